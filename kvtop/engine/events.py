@@ -1,0 +1,478 @@
+"""What the engine tells the world: typed events, batches and snapshots.
+
+Everything a watcher can know is here. An event says what changed, *why* (the rule and its numbers) and which
+earlier event made it necessary (``cause``), so that a watcher explains by reading along causes and computes
+no reasons of its own. Applying every batch in order, or one snapshot and what follows it, rebuilds the exact
+state of the pool. The structs are immutable and travel as MessagePack; nothing here does IO or reads a clock.
+
+Block ids travel as *runs*: ``[(first, count), ...]`` in table order, each run ascending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+Run = tuple[int, int]
+Space = Literal["pool", "swap"]
+PreemptMode = Literal["recompute", "swap"]
+FinishReason = Literal["stop", "length", "abort", "rejected", "pool_exhausted", "error"]
+WaitReason = Literal["seats", "token_budget", "blocks", "watermark", "swapped_first", "siblings"]
+SequenceStatus = Literal["waiting", "running", "swapped", "finished"]
+
+
+def to_runs(blocks: Iterable[int]) -> list[Run]:
+    """Block ids in order → ascending runs in the same order: ``[5, 6, 7, 2] → [(5, 3), (2, 1)]``."""
+    runs: list[Run] = []
+    start = previous = -2
+    for block in blocks:
+        if block != previous + 1:
+            if start >= 0:
+                runs.append((start, previous - start + 1))
+            start = block
+        previous = block
+    if start >= 0:
+        runs.append((start, previous - start + 1))
+    return runs
+
+
+def from_runs(runs: Sequence[Run]) -> list[int]:
+    """The inverse of :func:`to_runs`."""
+    return [block for first, count in runs for block in range(first, first + count)]
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag=_snake, omit_defaults=True):
+    """Base of all events. ``id`` rises by one for every event; ``cause`` is the id of the event that made this one
+    necessary, 0 when it came from outside."""
+
+    id: int
+    cause: int = 0
+
+
+# --- requests and sequences -------------------------------------------------------------------------------------------
+
+
+class Queued(Event):
+    """A request was accepted and its first sequence waits."""
+
+    seq: int
+    request_id: str
+    prompt_tokens: int
+    max_tokens: int
+    n: int = 1
+    beam_width: int = 0
+    priority: int = 0
+    prompt: str = ""
+    """The prompt as text, cut to a few hundred characters; empty when it was given as token ids. Untrusted."""
+
+
+class Rejected(Event):
+    """A request can never run and was refused when it was added. Terminal for the request."""
+
+    request_id: str
+    reason: str
+    needed_blocks: int
+    num_blocks: int
+    prompt_tokens: int
+
+
+class Forked(Event):
+    """``seq`` was made from ``parent``: a parallel sample or a beam. ``shared`` blocks follow in a Shared event when it
+    runs at once; when it must wait (no seat, no block) it holds nothing and will share when it is admitted."""
+
+    seq: int
+    parent: int
+    request_id: str
+    index: int
+    tokens: int
+    runs_now: bool
+    needed: int
+    """Blocks it will need for its next token."""
+    free: int
+    cached: int
+
+
+class Waits(Event):
+    """The head of the queue cannot be admitted; sent when the reason or the need changes, not every step."""
+
+    seq: int
+    reason: WaitReason
+    needed: int
+    """Blocks it needs, cached ones it would revive included."""
+    free: int
+    cached: int
+    promised: int = 0
+    """Blocks already promised to sequences that are still in prefill."""
+    watermark_blocks: float = 0.0
+    running: int = 0
+
+
+class Admitted(Event):
+    """A waiting sequence starts to run for the first time."""
+
+    seq: int
+    tokens: int
+    """Tokens known so far, all of which need KV before the next token can be sampled."""
+    cached_tokens: int
+    needed: int
+    free: int
+    cached: int
+    promised: int
+    watermark_blocks: float
+    running: int
+    """Running sequences after this admission."""
+    waited_steps: int
+
+
+class Resumed(Event):
+    """A preempted sequence runs again. ``mode`` says how it had been preempted."""
+
+    seq: int
+    mode: PreemptMode
+    tokens: int
+    cached_tokens: int
+    needed: int
+    free: int
+    cached: int
+    running: int
+    waited_steps: int
+
+
+class Preempted(Event):
+    """A running sequence lost its blocks. ``cause`` is the shortage (or the command) that made it necessary."""
+
+    seq: int
+    rule: str
+    """The victim rule that chose it: ``newest``, ``lowest-priority``, ``most-blocks``, or ``operator``."""
+    mode: PreemptMode
+    needed_by: int
+    """The sequence that needed a block; 0 when the operator asked."""
+    held: int
+    freed: int
+    """Blocks that nobody holds any more because of this (shared ones stay held)."""
+    tokens: int
+    """Tokens whose KV must be recomputed, or copied back, before it goes on."""
+    preemptions: int
+    """How often this sequence was preempted, this time included."""
+    swap_full: bool = False
+    """Swap was asked for but the swap space had too little room, so it recomputes."""
+
+
+class Finished(Event):
+    """A sequence ended; its blocks are released in a Freed event that names this one as cause."""
+
+    seq: int
+    request_id: str
+    reason: FinishReason
+    generated: int
+    stop_reason: str | int | None = None
+    """The stop string or stop token id that ended it."""
+    message: str = ""
+
+
+class Completed(Event):
+    """All sequences of a request ended. Exactly one Completed or Rejected is sent for each request."""
+
+    request_id: str
+    reasons: list[FinishReason]
+    prompt_tokens: int
+    cached_tokens: int
+    generated: int
+    preemptions: int
+    recomputed_tokens: int
+    swapped_blocks: int
+
+
+class Warned(Event):
+    """Something an operator should know, said once: for instance a request preempted again and again."""
+
+    message: str
+    seq: int = 0
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+class Shortage(Event):
+    """A sequence needs more blocks than are free; evictions and preemptions that follow name this as their cause."""
+
+    seq: int
+    needed: int
+    free: int
+    cached: int
+    tokens: int
+    """Tokens its table must hold after this step."""
+    held: int
+
+
+class Allocated(Event):
+    """``seq``'s table grew at its end by these blocks. ``free``/``cached`` are the counts just before (evictions that
+    made room come earlier and are already counted)."""
+
+    seq: int
+    runs: list[Run]
+    tokens: int
+    """Tokens the table must hold now (for a reservation: all it may ever hold)."""
+    held: int
+    """Blocks in the table after this."""
+    free: int
+    cached: int
+
+
+class Shared(Event):
+    """``seq``'s table took these blocks, which ``source`` holds too; their ref counts rise by one."""
+
+    seq: int
+    source: int
+    runs: list[Run]
+    tokens: int
+    """Computed tokens it took over with them."""
+
+
+class Hit(Event):
+    """``seq``'s table took these blocks from the prefix cache; ref counts rise by one, evictable blocks come back."""
+
+    seq: int
+    runs: list[Run]
+    tokens: int
+    queried: int
+    """Tokens looked up."""
+    resumed: bool = False
+    """The lookup of a preempted sequence; kept out of the hit rate."""
+
+
+class Copied(Event):
+    """Copy-on-write: ``seq`` was about to write into ``src``, which others hold too. ``dst`` (free until now) takes its
+    place in the table at ``logical``; ``src`` loses one reference."""
+
+    seq: int
+    src: int
+    dst: int
+    logical: int
+    tokens: int
+    """Filled slots that were copied."""
+    free: int
+    cached: int
+
+
+class Cached(Event):
+    """Full, computed blocks of ``seq`` entered the prefix index; ``hashes`` chain from ``parent`` (0: the root)."""
+
+    seq: int
+    logical: int
+    """Table index of the first of them."""
+    runs: list[Run]
+    hashes: list[int]
+    parent: int
+
+
+class Evicted(Event):
+    """Cached blocks with ref count 0 left the prefix index and are free, oldest first."""
+
+    runs: list[Run]
+
+
+class Freed(Event):
+    """``seq`` gave up its whole table (listed in table order, released last block first). Blocks whose ref count
+    fell to 0 are cached if they are in the prefix index, else free."""
+
+    seq: int
+    runs: list[Run]
+    to_free: int
+    to_cached: int
+    space: Space = "pool"
+    reserved_slots: int = 0
+    """Slots held ahead by a reservation when the sequence let go: never filled (internal fragmentation)."""
+    filled_slots: int = 0
+
+
+class SwappedOut(Event):
+    """KV of ``seq`` was copied from its table to these blocks of the swap space; Freed follows for the pool."""
+
+    seq: int
+    swap_runs: list[Run]
+    tokens: int
+
+
+class SwappedIn(Event):
+    """KV of ``seq`` was copied back into its newly allocated table; the swap blocks are free again."""
+
+    seq: int
+    swap_runs: list[Run]
+    tokens: int
+
+
+class CacheCleared(Event):
+    """The prefix index was emptied. ``runs`` are the cached blocks that became free; active ones lost their hash."""
+
+    runs: list[Run]
+    unindexed: int
+
+
+# --- the step and the operator ----------------------------------------------------------------------------------------
+
+
+class Advanced(Event):
+    """What a step computed, one column an attribute: ``seqs[i]`` had ``counts[i]`` tokens computed; ``sampled[i]`` is the
+    token it then gained, or -1; ``texts[i]`` the text that became final with it (untrusted, often empty)."""
+
+    seqs: list[int]
+    counts: list[int]
+    sampled: list[int]
+    texts: list[str]
+    recomputed: int = 0
+    """Tokens among ``counts`` that had been computed before and were lost."""
+
+
+class StepTimed(Event):
+    """Where a step's time went, in seconds."""
+
+    schedule_s: float
+    run_s: float
+    update_s: float
+    prefill_tokens: int
+    decode_tokens: int
+
+
+class Commanded(Event):
+    """The operator (or a script) asked for something; what follows from it names this as cause."""
+
+    command: str
+    detail: str = ""
+
+
+class Changed(Event):
+    """A setting has a new value from this step on. ``seq`` or ``request_id`` narrows it, when it is not the engine's."""
+
+    name: str
+    old: str
+    new: str
+    request_id: str = ""
+
+
+AnyEvent = (
+    Queued | Rejected | Forked | Waits | Admitted | Resumed | Preempted | Finished | Completed | Warned
+    | Shortage | Allocated | Shared | Hit | Copied | Cached | Evicted | Freed | SwappedOut | SwappedIn | CacheCleared
+    | Advanced | StepTimed | Commanded | Changed
+)  # fmt: skip
+
+
+# --- whole states -----------------------------------------------------------------------------------------------------
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not change while an engine runs, and the settings it started with (changes come as Changed events)."""
+
+    model: str
+    device: str
+    dtype: str
+    kernel: str
+    block_size: int
+    num_blocks: int
+    swap_blocks: int
+    kv_bytes_per_token: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    policy: str
+    preempt: PreemptMode
+    victim: str
+    watermark: float
+    prefix_cache: bool
+    simulated: bool = False
+
+
+class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
+    """One unfinished sequence, whole."""
+
+    seq: int
+    request_id: str
+    index: int
+    n: int
+    beam_width: int
+    priority: int
+    status: SequenceStatus
+    prompt_tokens: int
+    max_tokens: int
+    tokens: int
+    computed: int
+    runs: list[Run]
+    swap_runs: list[Run]
+    cached_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    admitted_order: int
+    """Rises with every admission; 0 while it never ran."""
+    queued_step: int
+    prompt: str = ""
+    text: str = ""
+    """The end of what it has generated."""
+    wait: Waits | None = None
+
+
+class Counters(msgspec.Struct, kw_only=True):
+    """Totals since the engine started."""
+
+    steps: int = 0
+    requests: int = 0
+    completed: int = 0
+    rejected: int = 0
+    prompt_tokens: int = 0
+    """Prompt tokens of admitted requests."""
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    swapped_blocks: int = 0
+    """Blocks copied to the swap space."""
+    copy_on_write: int = 0
+    prefix_queried_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    resumed_queried_tokens: int = 0
+    resumed_hit_tokens: int = 0
+    evicted_blocks: int = 0
+    peak_active_blocks: int = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state after a step. Arrays are little-endian bytes, one entry a block."""
+
+    info: EngineInfo
+    counters: Counters
+    ref_counts: bytes
+    """uint32[num_blocks]"""
+    hashes: bytes
+    """uint64[num_blocks]; 0 where a block is not in the prefix index."""
+    owners: bytes
+    """int64[num_blocks]: the sequence that took the block last; 0: nobody yet."""
+    fills: bytes
+    """uint16[num_blocks]: computed slots in the block."""
+    free: bytes
+    """int32[]: free blocks in the order they will be handed out."""
+    cached: bytes
+    """int32[]: evictable blocks, least recently used first."""
+    swap_free: bytes
+    """int32[]: free blocks of the swap space, in order."""
+    sequences: list[SequenceState]
+    settings: dict[str, str]
+    """Settings that can change while running, as they are now."""
+    paused: bool
+    last_event_id: int
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """All events of one step, or a snapshot that replaces everything before it. ``number`` rises by one with every
+    batch; a reader that misses one asks for a snapshot."""
+
+    number: int
+    step: int
+    monotonic_s: float
+    wall_s: float
+    events: list[AnyEvent] = []
+    snapshot: Snapshot | None = None
