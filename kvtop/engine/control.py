@@ -20,67 +20,67 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", ta
     ticket: int = 0
 
 
-class Inject(Command):
+class Inject(Command, frozen=True):
     """Add requests. Their ids must be new; prompts are tokenized by the engine. All are added, or none."""
 
     requests: list[Request]
 
 
-class Pause(Command):
+class Pause(Command, frozen=True):
     """Stop between two steps."""
 
 
-class Resume(Command):
+class Resume(Command, frozen=True):
     """Run on."""
 
 
-class Step(Command):
+class Step(Command, frozen=True):
     """Run ``steps`` steps, then pause. With ``until`` run until an event of that type (at most ``steps``)."""
 
     steps: int = 1
     until: str = ""
 
 
-class Preempt(Command):
+class Preempt(Command, frozen=True):
     """Preempt a running sequence now, whatever the pool holds."""
 
     seq: int
     mode: PreemptMode = "recompute"
 
 
-class Abort(Command):
+class Abort(Command, frozen=True):
     """End a request with everything that belongs to it."""
 
     request_id: str
 
 
-class ClearCache(Command):
+class ClearCache(Command, frozen=True):
     """Empty the prefix cache."""
 
 
-class Set(Command):
+class Set(Command, frozen=True):
     """Change a setting: ``watermark``, ``max_num_seqs``, ``max_num_batched_tokens``, ``victim``, ``preempt``."""
 
     name: str
     value: str
 
 
-class SetPriority(Command):
+class SetPriority(Command, frozen=True):
     request_id: str
     priority: int
 
 
-class Measure(Command):
+class Measure(Command, frozen=True):
     """How many tokens a request's prompt has; the Reply's ``value`` is the count. Nothing is added."""
 
     request: Request
 
 
-class TakeSnapshot(Command):
+class TakeSnapshot(Command, frozen=True):
     """Send a snapshot batch now (a reader saw a gap, or joined late)."""
 
 
-class Quit(Command):
+class Quit(Command, frozen=True):
     """End the engine process."""
 
 
@@ -101,7 +101,7 @@ EngineState = Literal["loading", "running", "idle", "paused", "failed", "stopped
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="message", tag="status", omit_defaults=True):
-    """What the engine process is doing. ``detail`` is a line for the screen; a failure's traceback goes to ``traceback``."""
+    """What the engine process is doing. ``detail`` is a line for the screen, ``traceback`` is set on failure."""
 
     state: EngineState
     detail: str = ""

@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="type
 # --- requests and sequences -------------------------------------------------------------------------------------------
 
 
-class Queued(Event):
+class Queued(Event, frozen=True):
     """A request was accepted and its first sequence waits."""
 
     seq: int
@@ -72,7 +72,7 @@ class Queued(Event):
     """The prompt as text, cut to a few hundred characters; empty when it was given as token ids. Untrusted."""
 
 
-class Rejected(Event):
+class Rejected(Event, frozen=True):
     """A request can never run and was refused when it was added. Terminal for the request."""
 
     request_id: str
@@ -82,7 +82,7 @@ class Rejected(Event):
     prompt_tokens: int
 
 
-class Forked(Event):
+class Forked(Event, frozen=True):
     """``seq`` was made from ``parent``: a parallel sample or a beam. ``shared`` blocks follow in a Shared event when it
     runs at once; when it must wait (no seat, no block) it holds nothing and will share when it is admitted."""
 
@@ -98,7 +98,7 @@ class Forked(Event):
     cached: int
 
 
-class Waits(Event):
+class Waits(Event, frozen=True):
     """The head of the queue cannot be admitted; sent when the reason or the need changes, not every step."""
 
     seq: int
@@ -113,7 +113,7 @@ class Waits(Event):
     running: int = 0
 
 
-class Admitted(Event):
+class Admitted(Event, frozen=True):
     """A waiting sequence starts to run for the first time."""
 
     seq: int
@@ -130,7 +130,7 @@ class Admitted(Event):
     waited_steps: int
 
 
-class Resumed(Event):
+class Resumed(Event, frozen=True):
     """A preempted sequence runs again. ``mode`` says how it had been preempted."""
 
     seq: int
@@ -144,7 +144,7 @@ class Resumed(Event):
     waited_steps: int
 
 
-class Preempted(Event):
+class Preempted(Event, frozen=True):
     """A running sequence lost its blocks. ``cause`` is the shortage (or the command) that made it necessary."""
 
     seq: int
@@ -164,7 +164,7 @@ class Preempted(Event):
     """Swap was asked for but the swap space had too little room, so it recomputes."""
 
 
-class Finished(Event):
+class Finished(Event, frozen=True):
     """A sequence ended; its blocks are released in a Freed event that names this one as cause."""
 
     seq: int
@@ -176,7 +176,7 @@ class Finished(Event):
     message: str = ""
 
 
-class Completed(Event):
+class Completed(Event, frozen=True):
     """All sequences of a request ended. Exactly one Completed or Rejected is sent for each request."""
 
     request_id: str
@@ -189,7 +189,7 @@ class Completed(Event):
     swapped_blocks: int
 
 
-class Warned(Event):
+class Warned(Event, frozen=True):
     """Something an operator should know, said once: for instance a request preempted again and again."""
 
     message: str
@@ -199,7 +199,7 @@ class Warned(Event):
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
-class Shortage(Event):
+class Shortage(Event, frozen=True):
     """A sequence needs more blocks than are free; evictions and preemptions that follow name this as their cause."""
 
     seq: int
@@ -211,7 +211,7 @@ class Shortage(Event):
     held: int
 
 
-class Allocated(Event):
+class Allocated(Event, frozen=True):
     """``seq``'s table grew at its end by these blocks. ``free``/``cached`` are the counts just before (evictions that
     made room come earlier and are already counted)."""
 
@@ -225,7 +225,7 @@ class Allocated(Event):
     cached: int
 
 
-class Shared(Event):
+class Shared(Event, frozen=True):
     """``seq``'s table took these blocks, which ``source`` holds too; their ref counts rise by one."""
 
     seq: int
@@ -235,7 +235,7 @@ class Shared(Event):
     """Computed tokens it took over with them."""
 
 
-class Hit(Event):
+class Hit(Event, frozen=True):
     """``seq``'s table took these blocks from the prefix cache; ref counts rise by one, evictable blocks come back."""
 
     seq: int
@@ -247,7 +247,7 @@ class Hit(Event):
     """The lookup of a preempted sequence; kept out of the hit rate."""
 
 
-class Copied(Event):
+class Copied(Event, frozen=True):
     """Copy-on-write: ``seq`` was about to write into ``src``, which others hold too. ``dst`` (free until now) takes its
     place in the table at ``logical``; ``src`` loses one reference."""
 
@@ -261,7 +261,7 @@ class Copied(Event):
     cached: int
 
 
-class Cached(Event):
+class Cached(Event, frozen=True):
     """Full, computed blocks of ``seq`` entered the prefix index; ``hashes`` chain from ``parent`` (0: the root)."""
 
     seq: int
@@ -272,13 +272,13 @@ class Cached(Event):
     parent: int
 
 
-class Evicted(Event):
+class Evicted(Event, frozen=True):
     """Cached blocks with ref count 0 left the prefix index and are free, oldest first."""
 
     runs: list[Run]
 
 
-class Freed(Event):
+class Freed(Event, frozen=True):
     """``seq`` gave up its whole table (listed in table order, released last block first). Blocks whose ref count
     fell to 0 are cached if they are in the prefix index, else free."""
 
@@ -292,7 +292,7 @@ class Freed(Event):
     filled_slots: int = 0
 
 
-class SwappedOut(Event):
+class SwappedOut(Event, frozen=True):
     """KV of ``seq`` was copied from its table to these blocks of the swap space; Freed follows for the pool."""
 
     seq: int
@@ -300,7 +300,7 @@ class SwappedOut(Event):
     tokens: int
 
 
-class SwappedIn(Event):
+class SwappedIn(Event, frozen=True):
     """KV of ``seq`` was copied back into its newly allocated table; the swap blocks are free again."""
 
     seq: int
@@ -308,7 +308,7 @@ class SwappedIn(Event):
     tokens: int
 
 
-class CacheCleared(Event):
+class CacheCleared(Event, frozen=True):
     """The prefix index was emptied. ``runs`` are the cached blocks that became free; active ones lost their hash."""
 
     runs: list[Run]
@@ -318,9 +318,9 @@ class CacheCleared(Event):
 # --- the step and the operator ----------------------------------------------------------------------------------------
 
 
-class Advanced(Event):
-    """What a step computed, one column an attribute: ``seqs[i]`` had ``counts[i]`` tokens computed; ``sampled[i]`` is the
-    token it then gained, or -1; ``texts[i]`` the text that became final with it (untrusted, often empty)."""
+class Advanced(Event, frozen=True):
+    """What a step computed, one column an attribute: ``seqs[i]`` had ``counts[i]`` tokens computed; ``sampled[i]`` is
+    the token it then gained, or -1; ``texts[i]`` the text that became final with it (untrusted, often empty)."""
 
     seqs: list[int]
     counts: list[int]
@@ -330,7 +330,7 @@ class Advanced(Event):
     """Tokens among ``counts`` that had been computed before and were lost."""
 
 
-class StepTimed(Event):
+class StepTimed(Event, frozen=True):
     """Where a step's time went, in seconds."""
 
     schedule_s: float
@@ -340,15 +340,15 @@ class StepTimed(Event):
     decode_tokens: int
 
 
-class Commanded(Event):
+class Commanded(Event, frozen=True):
     """The operator (or a script) asked for something; what follows from it names this as cause."""
 
     command: str
     detail: str = ""
 
 
-class Changed(Event):
-    """A setting has a new value from this step on. ``seq`` or ``request_id`` narrows it, when it is not the engine's."""
+class Changed(Event, frozen=True):
+    """A setting has a new value from this step on. ``seq`` or ``request_id`` narrows it, if it is not the engine's."""
 
     name: str
     old: str

@@ -12,7 +12,7 @@ from array import array
 
 
 class PrefixKey:
-    """Identity of a full block's content. ``digest`` is 64 bits of BLAKE2b over the parent's digest, salt and tokens."""
+    """Identity of a full block's content. ``digest``: 64 bits of BLAKE2b over the parent's digest, salt and tokens."""
 
     __slots__ = ("digest", "parent", "salt", "tokens")
 
@@ -20,7 +20,7 @@ class PrefixKey:
         self.parent = parent
         self.tokens = tokens
         self.salt = salt
-        self.digest = digest(parent.digest if parent else 0, tokens, salt)
+        self.digest: int = digest(parent.digest if parent else 0, tokens, salt)
 
     def __hash__(self) -> int:
         return self.digest

@@ -81,7 +81,9 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
         for name, low, high in (("top_p", 0, 1), ("min_p", 0, 1)):
             value = getattr(self, name)
             if not (low < value <= high if name == "top_p" else low <= value <= high):
-                return f"{name}: is {value:g}, expected a number {'above' if name == 'top_p' else 'from'} {low} to {high}"
+                return (
+                    f"{name}: is {value:g}, expected a number {'above' if name == 'top_p' else 'from'} {low} to {high}"
+                )
         if not self.repetition_penalty > 0:
             return f"repetition_penalty: is {self.repetition_penalty:g}, expected above 0"
         if any(not text for text in self.stop):

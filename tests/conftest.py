@@ -1,0 +1,15 @@
+"""What every test stands on: one pinned terminal, and no settings but the test's own."""
+
+import os
+
+for name in [name for name in os.environ if name.startswith("KVTOP_") and name != "KVTOP_MODEL_DIR"]:
+    del os.environ[name]
+os.environ["KVTOP_CONFIG"] = os.devnull
+
+# Rich and Textual choose colours by these when they are imported, and snapshots hold colours.
+os.environ["TERM"] = "xterm-256color"
+os.environ["COLORTERM"] = "truecolor"
+os.environ.pop("NO_COLOR", None)
+os.environ.pop("FORCE_COLOR", None)
+os.environ["COLUMNS"] = "120"
+os.environ["LINES"] = "36"
