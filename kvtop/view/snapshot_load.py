@@ -1,0 +1,93 @@
+"""How a snapshot replaces the state of a PoolView.
+
+What a snapshot does not tell (times, owner slots, the log) is kept for whatever lives on; blocks that differ from what
+was known count as changed now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from kvtop.engine.events import Batch, Snapshot, Warned
+from kvtop.view.blocks_view import BlocksView
+from kvtop.view.sequence_view import from_state
+
+if TYPE_CHECKING:
+    from kvtop.view.pool_view import PoolView
+
+
+def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
+    """Replace ``view``'s state by the snapshot that ``batch`` carries."""
+    info = snapshot.info
+    if view.info is None or (view.info.num_blocks, view.info.swap_blocks) != (info.num_blocks, info.swap_blocks):
+        view.blocks = BlocksView(info.num_blocks)
+        view.swap = BlocksView(info.swap_blocks)
+    if view.number and (view.incomplete_since is not None or batch.number != view.number + 1):
+        first = view.incomplete_since or view.last_event_id + 1
+        missed = f"events {first:,} to {snapshot.last_event_id:,} were missed; the state is whole again"
+        view.log.add(batch.step, batch.wall_s, Warned(id=0, message=missed))
+    view.info = info
+    view.number = batch.number
+    view.step = batch.step
+    view.wall_s = batch.wall_s
+    view.monotonic_s = batch.monotonic_s
+    view.incomplete_since = None
+    view.last_event_id = snapshot.last_event_id
+    view.last_events = []
+    view.counters = msgspec.structs.replace(snapshot.counters)
+    view.settings = dict(snapshot.settings)
+    view.paused = snapshot.paused
+    _load_sequences(view, snapshot)
+    _load_blocks(view, snapshot)
+    _load_swap(view, snapshot)
+
+
+def _load_sequences(view: PoolView, snapshot: Snapshot) -> None:
+    before = view.sequences
+    view.sequences = {state.seq: from_state(state) for state in snapshot.sequences}
+    for seq, sequence in before.items():
+        if seq in view.sequences:
+            view.sequences[seq].keep_times_of(sequence)
+        else:
+            view.remember_name(sequence)
+            view.slots.release(seq)
+    alive = {sequence.request_id for sequence in view.sequences.values()}
+    view.over = {request_id: sequence for request_id, sequence in view.over.items() if request_id in alive}
+    for sequence in sorted(view.sequences.values(), key=lambda s: s.admitted_order):
+        if sequence.admitted_order:
+            view.slots.assign(sequence.seq)
+            view.admissions = max(view.admissions, sequence.admitted_order)
+
+
+def _load_blocks(view: PoolView, snapshot: Snapshot) -> None:
+    blocks = view.blocks
+    blocks.load(
+        ref_counts=np.frombuffer(snapshot.ref_counts, "<u4").astype(np.int32),
+        hashes=np.frombuffer(snapshot.hashes, "<u8"),
+        owners=np.frombuffer(snapshot.owners, "<i8"),
+        fills=np.frombuffer(snapshot.fills, "<u2").astype(np.int32),
+        order=np.frombuffer(snapshot.free + snapshot.cached, "<i4"),
+        step=view.step,
+    )
+    tables = [(s.seq, np.array(s.table)) for s in view.sequences.values() if s.table]
+    for seq, table in sorted(tables, key=lambda entry: -entry[0]):
+        blocks.holders[table] = seq  # the smallest number comes last and stays, where the owner holds the block no more
+    for seq, table in tables:
+        blocks.holders[table[blocks.owners[table] == seq]] = seq
+
+
+def _load_swap(view: PoolView, snapshot: Snapshot) -> None:
+    count = view.swap.num_blocks
+    ref_counts = np.ones(count, np.int32)
+    owners = np.zeros(count, np.int64)
+    fills = np.zeros(count, np.int32)
+    order = np.frombuffer(snapshot.swap_free, "<i4")
+    ref_counts[order] = 0
+    for sequence in view.sequences.values():
+        if sequence.swap_table:
+            owners[sequence.swap_table] = sequence.seq
+            fills[sequence.swap_table] = sequence.fills(view.block_size, len(sequence.swap_table))
+    view.swap.load(ref_counts, np.zeros(count, np.uint64), owners, fills, order, view.step)
