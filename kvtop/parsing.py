@@ -1,7 +1,7 @@
 """Text typed by a person → a checked value, for flags, environment and config file alike.
 
-Each parser takes text and returns the value, or raises a ValueError whose message says what was expected ("a whole number
-of 1 or more"); the caller knows where the text came from and completes the sentence.
+Each parser takes text and returns the value, or raises a ValueError whose message says what was expected ("a whole
+number of 1 or more"); the caller knows where the text came from and completes the sentence.
 """
 
 from __future__ import annotations
