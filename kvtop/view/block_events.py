@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kvtop.engine import events as e
-from kvtop.view.sequence_events import forget_if_over
+from kvtop.view.sequence_events import forget_if_over, runs
 from kvtop.view.sequence_view import SequenceView
 
 if TYPE_CHECKING:
@@ -36,11 +36,10 @@ def hit(view: PoolView, event: e.Hit) -> None:
     sequence.table += e.from_runs(event.runs)
     sequence.computed = event.tokens
     if event.resumed:
-        view.counters.resumed_queried_tokens += event.queried
         view.counters.resumed_hit_tokens += event.tokens
     else:
-        view.counters.prefix_queried_tokens += event.queried
         view.counters.prefix_hit_tokens += event.tokens
+        sequence.cached_tokens = min(event.tokens, sequence.prompt_tokens)
     _note_peak(view)
 
 
@@ -73,8 +72,9 @@ def freed(view: PoolView, event: e.Freed) -> None:
         view.blocks.release(event.runs, view.step)
         table, sequence.table = sequence.table, []
         give_heirs(view, table, event.seq, 0)
-        view.ended_filled_slots += event.filled_slots
-        view.ended_unfilled_slots += event.reserved_slots
+        if sequence.status == "finished":
+            view.ended_filled_slots += event.filled_slots
+            view.ended_unfilled_slots += event.reserved_slots
     forget_if_over(view, sequence)
 
 
@@ -96,15 +96,20 @@ def _holds(sequence: SequenceView, block: int, logical: int) -> bool:
 def swapped_out(view: PoolView, event: e.SwappedOut) -> None:
     sequence = view.sequences[event.seq]
     sequence.swap_table = e.from_runs(event.swap_runs)
-    view.swap.take(event.swap_runs, event.seq, view.step)
-    view.swap.write(sequence.swap_table, sequence.fills(view.block_size, len(sequence.swap_table)), view.step)
-    view.counters.swapped_blocks += len(sequence.swap_table)
+    held = view.swap.ref_counts[sequence.swap_table] > 0  # beams go together: what they share is copied once
+    shared_blocks = [block for block, is_held in zip(sequence.swap_table, held, strict=True) if is_held]
+    copied_blocks = [block for block, is_held in zip(sequence.swap_table, held, strict=True) if not is_held]
+    view.swap.hold(e.to_runs(shared_blocks), 0, view.step)
+    view.swap.take(e.to_runs(copied_blocks), 0, view.step)
+    view.counters.swapped_blocks += len(copied_blocks)
 
 
 def swapped_in(view: PoolView, event: e.SwappedIn) -> None:
     sequence = view.sequences[event.seq]
     view.swap.release(event.swap_runs, view.step)
     sequence.swap_table = []
+    if sequence.status == "swapped":  # one Resumed speaks for all beams of a request
+        runs(view, sequence)
     sequence.computed = event.tokens
     filled = sequence.fills(view.block_size, len(sequence.table))
     view.blocks.write(sequence.table, filled, view.step)

@@ -93,7 +93,8 @@ class BlocksView:
         self.ref_counts[blocks] += 1
         self.owners[revived] = seq
         owners, holders = self.owners[blocks], self.holders[blocks]
-        self.holders[blocks] = np.where(owners == seq, seq, np.where(holders == owners, owners, np.minimum(holders, seq)))
+        heirs = np.where(holders == owners, owners, np.minimum(holders, seq))
+        self.holders[blocks] = np.where(owners == seq, seq, heirs)
         self.changed_step[blocks] = step
         self.cached -= len(revived)
         self.active += len(revived)

@@ -26,7 +26,8 @@ PER_TOKEN = (e.Advanced, e.StepTimed)
 
 
 class PoolView:
-    """``blocks`` and ``swap`` mirror the pool and the swap space; ``sequences`` holds the unfinished ones."""
+    """``blocks`` and ``swap`` mirror the pool and the swap space; ``sequences`` holds the unfinished ones. The swap
+    space knows counts and order only; who holds its blocks stands in the sequences' swap tables."""
 
     def __init__(self) -> None:
         self.info: e.EngineInfo | None = None
@@ -68,6 +69,11 @@ class PoolView:
     @property
     def block_size(self) -> int:
         return self.info.block_size if self.info else 1
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether full blocks go into a prefix index (a reservation's never do)."""
+        return self.info is not None and self.info.prefix_cache and self.info.policy == "paged"
 
     def name_of(self, seq: int) -> str:
         """The name of a sequence, also of one that ended lately; ``seq 17`` when it is not known any more."""

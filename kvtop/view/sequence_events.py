@@ -63,7 +63,7 @@ def forked(view: PoolView, event: e.Forked) -> None:
         status="waiting",
         tokens=event.tokens,
         computed=0,
-        high_water=0,
+        high_water=event.tokens,
         table=[],
         swap_table=[],
         preemptions=0,
@@ -76,7 +76,7 @@ def forked(view: PoolView, event: e.Forked) -> None:
     )
     view.sequences[event.seq] = child
     if event.runs_now:
-        _runs(view, child)
+        runs(view, child)
 
 
 def waits(view: PoolView, event: e.Waits) -> None:
@@ -85,16 +85,20 @@ def waits(view: PoolView, event: e.Waits) -> None:
 
 def admitted(view: PoolView, event: e.Admitted) -> None:
     sequence = view.sequences[event.seq]
-    sequence.cached_tokens = event.cached_tokens
-    view.counters.prompt_tokens += sequence.prompt_tokens
-    _runs(view, sequence)
+    if sequence.index == 0:
+        view.counters.prompt_tokens += sequence.prompt_tokens
+    if view.caches_prefixes:
+        view.counters.prefix_queried_tokens += event.tokens
+    runs(view, sequence)
 
 
 def resumed(view: PoolView, event: e.Resumed) -> None:
-    _runs(view, view.sequences[event.seq])
+    if view.caches_prefixes and event.mode == "recompute":
+        view.counters.resumed_queried_tokens += event.tokens
+    runs(view, view.sequences[event.seq])
 
 
-def _runs(view: PoolView, sequence: SequenceView) -> None:
+def runs(view: PoolView, sequence: SequenceView) -> None:
     view.admissions += 1
     sequence.status = "running"
     sequence.wait = None

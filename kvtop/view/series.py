@@ -1,7 +1,7 @@
 """The recent past in numbers: pool levels and running totals, by time and by step, in two rings of fixed size.
 
 Rows hold totals since the engine started, not differences: a rate over any window is one subtraction, and a missed
-batch costs no count. Wall time; a bin without news repeats the one before. Unknown is NaN in arrays and None in figures.
+batch costs no count. Wall time; a bin without news repeats the one before. Unknown is NaN in arrays, None in figures.
 """
 
 from __future__ import annotations

@@ -81,13 +81,14 @@ def _load_blocks(view: PoolView, snapshot: Snapshot) -> None:
 
 def _load_swap(view: PoolView, snapshot: Snapshot) -> None:
     count = view.swap.num_blocks
-    ref_counts = np.ones(count, np.int32)
-    owners = np.zeros(count, np.int64)
-    fills = np.zeros(count, np.int32)
-    order = np.frombuffer(snapshot.swap_free, "<i4")
-    ref_counts[order] = 0
+    ref_counts = np.zeros(count, np.int32)
     for sequence in view.sequences.values():
-        if sequence.swap_table:
-            owners[sequence.swap_table] = sequence.seq
-            fills[sequence.swap_table] = sequence.fills(view.block_size, len(sequence.swap_table))
-    view.swap.load(ref_counts, np.zeros(count, np.uint64), owners, fills, order, view.step)
+        ref_counts[sequence.swap_table] += 1
+    view.swap.load(
+        ref_counts=ref_counts,
+        hashes=np.zeros(count, np.uint64),
+        owners=np.zeros(count, np.int64),
+        fills=np.zeros(count, np.int32),
+        order=np.frombuffer(snapshot.swap_free, "<i4"),
+        step=view.step,
+    )
