@@ -1,7 +1,8 @@
 """The models kvtop knows by name, and where each can be had.
 
-A known model has a hub id (its own safetensors) and may have a package on the index that carries it as a GGUF file, for
-machines that reach a package index but no hub. Any other model is a folder, a .gguf file or a hub id and needs no entry.
+A known model has a hub id (its own safetensors) and may have a package on the index that carries it as a GGUF file,
+for machines that reach a package index but no hub. Any other model is a folder, a .gguf file or a hub id, and needs no
+entry.
 """
 
 from __future__ import annotations

@@ -1,53 +1,73 @@
 """A GGUF file → a folder of bf16 safetensors, config and tokenizer.
 
-Reading a GGUF takes half a minute of unpacking each time, safetensors a second, so it is done once. The values are those
-of the quantised file: nothing is won back. The tokenizer is rebuilt from the file's vocabulary and merges; how text is
-split before merging stands there only as a name, and what is not carried over is returned as notes.
+Reading a GGUF takes half a minute of unpacking each time, safetensors a second, so it is done once, in a process of its
+own: it can be interrupted at any moment, and its bars, advice and memory stay out of ours. The values are those of the
+quantised file; nothing is won back. The tokenizer is rebuilt from the file's vocabulary and merges; how text is split
+before merging stands there only as a name, and what is not carried over is returned as notes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import importlib.util
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from kvtop.failure import Failure
-from kvtop.models.progress import Report
+from kvtop.models.progress import Report, run_watched
+
+_NEEDED = ("torch", "transformers", "gguf", "accelerate", "safetensors")
 
 
 def convert_gguf(gguf: Path, target: Path, report: Report) -> list[str]:
-    """Write the model in ``gguf`` to the folder ``target``; returns notes on what the file did not carry.
+    """Write the model in ``gguf`` to the existing folder ``target``; returns notes on what the file did not carry.
 
     Raises:
-        Failure: not a GGUF file, an architecture transformers cannot read, or a packet that is missing.
+        Failure: not a GGUF file, an architecture transformers cannot read, or a package that is missing.
     """
     with gguf.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise Failure(f"{gguf}: is not a GGUF file (it does not begin with GGUF)")
-    report(f"reading {gguf.name}", 0, 0)
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Failure(f"converting a GGUF file needs {', '.join(missing)}: pip install 'kvtop-live[engine]'")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvtop.models.convert", str(gguf), str(target)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said: list[str] = []
     try:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-    except ImportError as error:
-        raise Failure(f"converting a GGUF file needs {error.name}; install kvtop-live[engine]") from error
-    try:
-        with _quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-            report(f"converting {gguf.name} to bf16 safetensors", 0, 0)
-            model = AutoModelForCausalLM.from_pretrained(
-                gguf.parent,
-                gguf_file=gguf.name,
-                dtype=torch.bfloat16,
-                quantization_config=GgufConfig(dequantize=True),
-            )
-            notes = _restore_text_split(tokenizer, _text_split_name(gguf))
-            tokenizer.model_max_length = model.config.max_position_embeddings
-            report("writing safetensors", 0, 0)
-            model.save_pretrained(target)
-            tokenizer.save_pretrained(target)
-    except (ValueError, KeyError, ImportError, NotImplementedError, RuntimeError) as error:
-        raise Failure(f"{gguf}: transformers cannot read it ({type(error).__name__}: {error})") from error
+        detail = f"converting {gguf.name} to bf16 safetensors"
+        run_watched(lambda: said.extend(process.communicate()), target, 0, detail, report)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if process.returncode:
+        reason = (said[1].strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise Failure(f"{gguf}: transformers cannot read it ({reason})")
+    notes: list[str] = json.loads(said[0])
+    return notes
+
+
+def _convert(gguf: Path, target: Path) -> list[str]:
+    """The work itself; runs in the child process."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+    )
+    notes = _restore_text_split(tokenizer, _text_split_name(gguf))
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
     return notes
 
 
@@ -65,33 +85,20 @@ def _restore_text_split(tokenizer: Any, name: str) -> list[str]:
 
     notes = []
     backend = tokenizer.backend_tokenizer
-    byte_level = isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel)
     if name == "smollm":
-        # SmolLM's tokenizer takes every digit for itself before anything else; "a  1" has one token for both blanks.
+        # SmolLM takes every digit for itself before anything else, so that "a  1" has one token for both blanks.
         backend.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Digits(individual_digits=True),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
-    elif byte_level and name not in {"", "default", "gpt-2"}:
+    elif isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel) and name not in {"", "default", "gpt-2"}:
         notes.append(f"text is split as GPT-2 does; the file asks for {name!r}, so some token ids may differ")
     if not tokenizer.chat_template:
         notes.append("the file carries no chat template")
     return notes
 
 
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No bars and no advice from transformers for a while: progress is reported our way."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+if __name__ == "__main__":
+    print(json.dumps(_convert(Path(sys.argv[1]), Path(sys.argv[2]))))  # noqa: T201 - the answer to the parent process

@@ -20,7 +20,8 @@ def no_report(detail: str, done: float, total: float) -> None:
 
 
 def run_watched(work: Callable[[], object], folder: Path, total_bytes: float, detail: str, report: Report) -> None:
-    """Run ``work`` in a thread and report, from the calling thread, how many bytes ``folder`` holds meanwhile.
+    """Run ``work`` in a thread and report, from the calling thread, how many of ``total_bytes`` ``folder`` holds so far
+    (0: how much there will be is unknown).
 
     Raises:
         BaseException: what ``work`` raised. When the caller is interrupted, the thread is left behind; it is a daemon.

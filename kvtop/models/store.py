@@ -69,7 +69,8 @@ class Store:
         from filelock import FileLock, Timeout
 
         place = self.place(name)
-        staged = self.root / f".staging-{place.name}"
+        left_over = self.root / ".staging" / place.name
+        staged = left_over / str(os.getpid())
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.root / f".lock-{place.name}")
@@ -84,14 +85,14 @@ class Store:
             if self.get(name) is not None:
                 yield None
                 return
-            shutil.rmtree(staged, ignore_errors=True)
-            staged.mkdir()
+            shutil.rmtree(left_over, ignore_errors=True)
+            staged.mkdir(parents=True)
             yield staged
             os.rename(staged, place)
         except OSError as error:
             raise Failure(f"cannot write {name} to {self.root}: {error}") from error
         finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            shutil.rmtree(left_over, ignore_errors=True)
             lock.release()
 
 

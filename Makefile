@@ -1,0 +1,43 @@
+# Two commands set everything up on a fresh machine: `make live` and `make test`.
+# Each first makes .venv with all that the engine and the tests need.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: help live test test-all bench lint
+
+help:
+	@echo "make live      the dashboard on the default model (pulled at the first start)"
+	@echo "make test      lint, types, tests, and the wheel in an environment of its own"
+	@echo "make test-all  make test, and the tests that take long"
+	@echo "make bench     the benchmarks"
+	@echo "make lint      lint and types only"
+
+live: $(READY)
+	@$(BIN)/kvtop live $(ARGS)
+
+test: lint
+	$(BIN)/pytest -m "not slow"
+	$(BIN)/python tests/wheel_check.py
+
+test-all: lint
+	$(BIN)/pytest
+	$(BIN)/python tests/wheel_check.py
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "kvtop needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,dev]'
+	@touch $@
