@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TRY_IT = """
 import importlib, importlib.resources, importlib.util, sys
 assert importlib.util.find_spec("torch") is None, "torch was installed"
-extra = {"torch", "transformers", "triton", "gguf", "safetensors", "tokenizers", "accelerate", "huggingface_hub", "filelock"}
+extra = set("accelerate filelock gguf huggingface_hub safetensors tokenizers torch transformers triton".split())
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)

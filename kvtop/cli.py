@@ -1,0 +1,117 @@
+"""The command line: find the command, parse its flags, run it, turn what happened into an exit code.
+
+Only the module of the command that runs is imported, so that help stays instant. A command module has
+``configure(parser)``, which adds its flags, and ``run(args)``, which returns 0 (done) or 1 (failed). Wrong usage is 2,
+an interrupt 130. Data goes to stdout and words to stderr; a failure is one line, with ``--debug`` its traceback too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+from kvtop import __version__
+from kvtop.failure import Failure
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+COMMANDS = {
+    "live": "watch a real model fill a paged KV pool, and throw traffic at it",
+    "run": "run a workload file through the same engine without a screen",
+    "model": "pull, list and locate models",
+    "config": "show every setting, its value and where it came from",
+}
+
+_EPILOG = """\
+Every flag has an environment variable (KVTOP_BLOCK_SIZE for --block-size) and a key in the config file; a flag wins
+over the variable, the variable over the file. `kvtop COMMAND --help` explains a command.
+
+exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted
+"""
+
+
+class UsageError(Exception):
+    """The flags were fine one by one but not together; ends with exit code 2."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose usage errors read like every other line of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(WRONG_USAGE, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (without the program's name); returns the exit code and raises nothing but SystemExit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # in a C locale a sign it lacks is no reason to end
+    top = _top_parser()
+    chosen = top.parse_args(arguments)
+    if chosen.command is None:
+        top.print_help(sys.stderr)
+        return WRONG_USAGE
+    if chosen.command not in COMMANDS:
+        near = difflib.get_close_matches(chosen.command, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(COMMANDS)}"
+        top.error(f"no command {chosen.command!r}; {hint}")
+    module = importlib.import_module(f"kvtop.commands.{chosen.command}")
+    parser = _Parser(
+        prog=f"kvtop {chosen.command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--debug", action="store_true", default=chosen.debug, help="show the traceback of a failure")
+    module.configure(parser)
+    args = parser.parse_args(chosen.rest)
+    try:
+        code: int = module.run(args)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away. Python would complain once more when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        return _report(error, args.debug)
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:<8} {summary}" for name, summary in COMMANDS.items())
+    parser = _Parser(
+        prog="kvtop",
+        usage="kvtop [--help] [--version] [--debug] COMMAND ...",
+        description="See the paged KV cache of a language model at work.",
+        epilog=f"commands:\n{listing}\n\n{_EPILOG}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kvtop {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _report(error: Exception, debug: bool) -> int:
+    """One line on stderr; with ``debug`` the traceback before it."""
+    from kvtop.view.clean import clean_line
+
+    if debug:
+        traceback.print_exception(error)
+    text = clean_line(" ".join(str(error).split()), limit=1000)
+    if not isinstance(error, Failure):
+        text = f"internal error: {type(error).__name__}: {text}" + ("" if debug else " (--debug shows where)")
+    print(f"kvtop: {text}", file=sys.stderr)
+    return FAILED
