@@ -18,8 +18,15 @@ import msgspec
 Run = tuple[int, int]
 Space = Literal["pool", "swap"]
 PreemptMode = Literal["recompute", "swap"]
-FinishReason = Literal["stop", "length", "abort", "rejected", "pool_exhausted", "error"]
-WaitReason = Literal["seats", "token_budget", "blocks", "watermark", "swapped_first", "siblings"]
+FinishReason = Literal["stop", "length", "abort", "rejected", "pool_exhausted", "error", "pruned"]
+"""How a sequence ended. ``pruned``: a beam that fell behind; never the end of a whole request."""
+
+WaitReason = Literal["seats", "token_budget", "blocks", "watermark", "swapped_first", "siblings", "preemption_bound"]
+"""Why the head of the queue is not admitted: no seat under max_num_seqs; the step's tokens are spent; too few
+blocks; the watermark; swapped-out sequences come back first; a sibling is about to compute what it will share; it
+was preempted as often as allowed, and another such sequence runs (at most one does, so that it cannot be a victim
+again)."""
+
 SequenceStatus = Literal["waiting", "running", "swapped", "finished"]
 
 
@@ -83,8 +90,9 @@ class Rejected(Event, frozen=True):
 
 
 class Forked(Event, frozen=True):
-    """``seq`` was made from ``parent``: a parallel sample or a beam. ``shared`` blocks follow in a Shared event when it
-    runs at once; when it must wait (no seat, no block) it holds nothing and will share when it is admitted."""
+    """``seq`` was made from ``parent``: a parallel sample or a beam. When it runs at once a Shared event follows;
+    when it must wait (no seat, no block) it holds nothing and will share when it is admitted. ``tokens`` are those
+    it starts with; the token that sets it apart comes in the step's Advanced (with a count of 0)."""
 
     seq: int
     parent: int
@@ -165,7 +173,7 @@ class Preempted(Event, frozen=True):
 
 
 class Finished(Event, frozen=True):
-    """A sequence ended; its blocks are released in a Freed event that names this one as cause."""
+    """A sequence ended; if it held blocks, a Freed event that names this one as cause follows."""
 
     seq: int
     request_id: str
@@ -181,12 +189,16 @@ class Completed(Event, frozen=True):
 
     request_id: str
     reasons: list[FinishReason]
+    """One an output, in sample order."""
     prompt_tokens: int
     cached_tokens: int
     generated: int
     preemptions: int
     recomputed_tokens: int
     swapped_blocks: int
+    answer: list[int] = []
+    """Beam search only: the tokens of the best hypothesis."""
+    answer_text: str = ""
 
 
 class Warned(Event, frozen=True):
@@ -328,6 +340,10 @@ class Advanced(Event, frozen=True):
     texts: list[str]
     recomputed: int = 0
     """Tokens among ``counts`` that had been computed before and were lost."""
+    logprobs: list[float] = []
+    """Log-probability of each sampled token (0.0 where none was sampled); empty unless a request asked for them."""
+    tops: list[list[tuple[int, float]]] = []
+    """The likeliest tokens of each row; empty unless a request asked for them."""
 
 
 class StepTimed(Event, frozen=True):
@@ -402,6 +418,8 @@ class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     tokens: int
     computed: int
+    high_water: int = 0
+    """The largest ``computed`` it ever lost to a preemption: computing below it again is recompute."""
     runs: list[Run]
     swap_runs: list[Run]
     cached_tokens: int
@@ -450,7 +468,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hashes: bytes
     """uint64[num_blocks]; 0 where a block is not in the prefix index."""
     owners: bytes
-    """int64[num_blocks]: the sequence that took the block last; 0: nobody yet."""
+    """int64[num_blocks]: the sequence the block was last handed out to (allocated, copied, or revived from the prefix
+    cache while nobody held it); 0: nobody yet. Sharing does not change it."""
     fills: bytes
     """uint16[num_blocks]: computed slots in the block."""
     free: bytes

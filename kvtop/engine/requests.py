@@ -63,6 +63,8 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
             return f"n: is {self.n} with beam_width {self.beam_width}; beam search returns one answer, leave n at 1"
         if self.beam_width and self.temperature:
             return f"temperature: is {self.temperature:g} with beam_width {self.beam_width}; beam search needs 0"
+        if self.beam_width and self.stop:
+            return "stop: is not available with beam_width; use stop_token_ids"
         if self.beam_width == 1:
             return "beam_width: is 1, expected 0 (no beam search) or at least 2"
         for name, low in (
@@ -95,3 +97,9 @@ def sampling_seed(request: Request, index: int) -> int | None:
     """The seed of the ``index``-th of ``n`` samples: sample i of a request with seed s draws what a single request with
     seed s + i would draw. None when the request has no seed."""
     return None if request.seed is None else request.seed + index
+
+
+def stop_tokens(request: Request, eos_token_ids: frozenset[int]) -> frozenset[int]:
+    """The token ids that end an answer to this request."""
+    own = frozenset(request.stop_token_ids)
+    return own if request.ignore_eos else own | eos_token_ids

@@ -45,6 +45,9 @@ class Sequence:
     preemptions: int = 0
     recomputed_tokens: int = 0
     swapped_blocks: int = 0
+    """Blocks copied to the swap space for it so far."""
+    swapped_tokens: int = 0
+    """Tokens whose KV lies in the swap space; 0 unless it is swapped out."""
     preempt_mode: PreemptMode | None = None
     """How it was last preempted, until it runs again."""
     admitted_order: int = 0
@@ -60,6 +63,8 @@ class Sequence:
     """Keys of its full blocks, as far as they were worked out."""
     indexed_blocks: int = 0
     """Blocks of the table that were offered to the prefix index."""
+    offers_blocks: bool = True
+    """False from a clearing of the prefix cache until it gives up its table: its blocks are not indexed any more."""
     cumulative_logprob: float = 0.0
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
@@ -72,3 +77,13 @@ class Sequence:
     def to_compute(self) -> int:
         """Tokens that need KV before the next one can be sampled: 1 in decode, more in prefill."""
         return len(self.tokens) - self.computed
+
+
+def common_prefix_len(one: Sequence, other: Sequence) -> int:
+    """How many tokens two sequences of one request have in common from the start; at least the prompt."""
+    length = one.prompt_len
+    for a, b in zip(one.tokens[length:], other.tokens[length:], strict=False):
+        if a != b:
+            break
+        length += 1
+    return length

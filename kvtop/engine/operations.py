@@ -1,0 +1,81 @@
+"""What an operator may do to a running scheduler, between two steps. Each is an event, and what follows names it as
+cause.
+
+A thing that cannot be done raises Refused with a sentence for the operator, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvtop.engine.config import PREEMPT_MODES, VICTIM_RULES
+from kvtop.engine.events import Changed, PreemptMode
+from kvtop.engine.scheduler import Scheduler
+
+SETTINGS = ("watermark", "max_num_seqs", "max_num_batched_tokens", "victim", "preempt")
+
+
+class Refused(ValueError):
+    """The command cannot be carried out; the message says why and what could be."""
+
+
+def abort(scheduler: Scheduler, request_id: str, cause: int) -> None:
+    """End a request with all its sequences. An unknown or ended one is refused, so that aborting twice is aborting
+    once."""
+    group = scheduler.groups.get(request_id)
+    if group is None:
+        raise Refused(f"request {request_id!r} is not unfinished here")
+    scheduler.end_group(group, "abort", cause)
+
+
+def preempt(scheduler: Scheduler, seq: int, mode: PreemptMode, cause: int) -> None:
+    """Preempt one running sequence now, whatever the pool holds."""
+    sequence = next((s for s in scheduler.running if s.seq == seq), None)
+    if sequence is None:
+        raise Refused(f"sequence {seq} is not running, only a running one can be preempted")
+    unit = scheduler.groups[sequence.request.id].unit(sequence)
+    if mode == "swap" and not scheduler.kv.can_swap_out(unit):
+        swap = scheduler.kv.swap
+        raise Refused(
+            f"sequence {seq} holds {len(sequence.table)} blocks, the swap space has {swap.num_free} of "
+            f"{swap.num_blocks} free"
+        )
+    scheduler.preempt(sequence, mode, "operator", cause)
+
+
+def clear_cache(scheduler: Scheduler, cause: int) -> None:
+    """Empty the prefix cache."""
+    scheduler.kv.clear_cache(scheduler.running, cause)
+
+
+def change_priority(scheduler: Scheduler, request_id: str, priority: int, cause: int) -> None:
+    """Move a request in the queue, and in the eyes of the ``lowest-priority`` rule."""
+    group = scheduler.groups.get(request_id)
+    if group is None:
+        raise Refused(f"request {request_id!r} is not unfinished here")
+    old, group.request.priority = group.request.priority, priority
+    scheduler.sort_queues()
+    scheduler.journal.add(Changed, cause, name="priority", old=str(old), new=str(priority), request_id=request_id)
+
+
+def change_setting(scheduler: Scheduler, name: str, value: str, cause: int) -> None:
+    """Change one of ``SETTINGS``; it holds from the next step on. What runs over a lowered cap runs on."""
+    if name not in SETTINGS:
+        raise Refused(f"{name} cannot change while the engine runs; these can: {', '.join(SETTINGS)}")
+    old = getattr(scheduler.config, name)
+    allowed = {"victim": VICTIM_RULES, "preempt": PREEMPT_MODES}.get(name)
+    try:
+        new = type(old)(value)
+        replace(scheduler.config, **{name: new})
+    except ValueError:
+        what = (
+            f"one of {', '.join(allowed)}"
+            if allowed
+            else {"watermark": "a share from 0 to below 1"}.get(name, "a whole number of at least 1")
+        )
+        raise Refused(f"{name} is {value!r}, expected {what}") from None
+    widest = max((group.request.beam_width for group in scheduler.groups.values()), default=0)
+    if name == "max_num_seqs" and new < widest:
+        raise Refused(f"max_num_seqs is {new}, but a request of {widest} beams is unfinished")
+    setattr(scheduler.config, name, new)
+    scheduler.journal.add(Changed, cause, name=name, old=str(old), new=str(new))

@@ -1,0 +1,229 @@
+"""Settling a step: what the runner computed becomes tokens, forks, finished sequences and indexed blocks.
+
+Order matters and is the same every time: KV first counts as computed, then parallel samples and beams part (they share
+what is computed by now), then tokens are appended, then full blocks enter the prefix index, then sequences end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kvtop.engine.beams import Continuation
+from kvtop.engine.events import Advanced, FinishReason
+from kvtop.engine.groups import RequestGroup
+from kvtop.engine.plan import Sampled, Scheduled, StepPlan
+from kvtop.engine.requests import stop_tokens
+from kvtop.engine.scheduler import Scheduler
+from kvtop.engine.sequences import Sequence, Status
+
+
+class TextReader(Protocol):
+    """Turns tokens into text, and knows stop strings. One stream a sequence."""
+
+    def push(self, sequence: Sequence, token: int) -> str:
+        """The text that became final with this token; often empty."""
+        ...
+
+    def stop_met(self, sequence: Sequence) -> str | None:
+        """The stop string that the text has run into."""
+        ...
+
+    def close(self, sequence: Sequence) -> str:
+        """The sequence ended: the text that was still held back."""
+        ...
+
+    def decode(self, tokens: list[int]) -> str: ...
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The columns of the step's Advanced event, in the making."""
+
+    seqs: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    draws: list[Sampled | None] = field(default_factory=list)
+    recomputed: int = 0
+    wants_logprobs: bool = False
+
+    def add(self, sequence: Sequence, count: int, drawn: Sampled | None = None, text: str = "") -> None:
+        self.seqs.append(sequence.seq)
+        self.counts.append(count)
+        self.sampled.append(-1 if drawn is None else drawn.token)
+        self.texts.append(text)
+        self.draws.append(drawn)
+        self.wants_logprobs |= sequence.request.logprobs is not None
+
+    def set_draw(self, row: int, drawn: Sampled, text: str) -> None:
+        self.sampled[row], self.texts[row], self.draws[row] = drawn.token, text, drawn
+
+
+@dataclass(slots=True)
+class _Ending:
+    sequence: Sequence
+    reason: FinishReason
+    stop_reason: str | int | None
+
+
+def settle(scheduler: Scheduler, plan: StepPlan, sampled: list[list[Sampled]], reader: TextReader) -> None:
+    """Book a step. Sequences that were aborted since it was scheduled are passed over."""
+    rows = _Rows()
+    endings: list[_Ending] = []
+    beam_groups: dict[str, list[tuple[Scheduled, list[Sampled], int]]] = {}
+    computed: list[Sequence] = []
+    for entry, drawn in zip(plan.scheduled, sampled, strict=True):
+        sequence = entry.sequence
+        if sequence.status is not Status.RUNNING:
+            continue
+        computed.append(sequence)
+        _count_computed(scheduler, entry, rows)
+        if entry.candidates:
+            beam_groups.setdefault(sequence.request.id, []).append((entry, drawn, len(rows.seqs) - 1))
+        elif drawn:
+            _append_draws(scheduler, sequence, drawn, rows, endings, reader)
+    finished_beams = [_advance_beams(scheduler, parts, rows) for parts in beam_groups.values()]
+    if not rows.seqs:
+        return
+    advanced = _report(scheduler, rows)
+    for sequence in computed:
+        if sequence.status is Status.RUNNING:
+            scheduler.kv.index_full_blocks(sequence, advanced)
+    for ending in endings:
+        scheduler.finish(ending.sequence, ending.reason, advanced, ending.stop_reason)
+    for group in finished_beams:
+        if group is not None:
+            _complete_beams(scheduler, group, advanced, reader)
+
+
+def _count_computed(scheduler: Scheduler, entry: Scheduled, rows: _Rows) -> None:
+    sequence = entry.sequence
+    again = max(0, min(entry.start + entry.count, sequence.high_water) - entry.start)
+    sequence.computed += entry.count
+    sequence.recomputed_tokens += again
+    rows.recomputed += again
+    rows.add(sequence, entry.count)
+    counters = scheduler.counters
+    counters.computed_tokens += entry.count
+    counters.recomputed_tokens += again
+
+
+def _append_draws(
+    scheduler: Scheduler,
+    sequence: Sequence,
+    drawn: list[Sampled],
+    rows: _Rows,
+    endings: list[_Ending],
+    reader: TextReader,
+) -> None:
+    """One token for the sequence; the draws beyond it become parallel samples of their own."""
+    row = len(rows.seqs) - 1
+    children = _part(scheduler, sequence, [sequence.index + i for i in range(1, len(drawn))])
+    for child, draw in zip([sequence, *children], drawn, strict=True):
+        child.tokens.append(draw.token)
+        child.cumulative_logprob += draw.logprob
+        scheduler.counters.generated_tokens += 1
+        text = reader.push(child, draw.token)
+        ending = _ending(scheduler, child, draw.token, reader)
+        if ending is not None:
+            text += reader.close(child)
+            endings.append(ending)
+        if child is sequence:
+            rows.set_draw(row, draw, text)
+        else:
+            rows.add(child, 0, draw, text)
+
+
+def _part(scheduler: Scheduler, parent: Sequence, indices: list[int]) -> list[Sequence]:
+    """Fork once for each index: at once where a seat and a block are there, else the fork waits in the queue."""
+    children = []
+    pledged = 1 if parent.computed % scheduler.config.block_size == 0 else 0  # what the parent writes next
+    for index in indices:
+        child = scheduler.fork(parent, index)
+        runs_now = scheduler.can_start_fork(parent, pledged)
+        event = scheduler.kv.report_fork(parent, child, runs_now, 1, parent.last_event)
+        if runs_now:
+            scheduler.kv.share_all(parent, child, event)
+            scheduler.start_fork(parent, child, event)
+            pledged += 1
+        else:
+            child.last_event = event
+            scheduler.enqueue(child)
+        children.append(child)
+    return children
+
+
+def _ending(scheduler: Scheduler, sequence: Sequence, token: int, reader: TextReader) -> _Ending | None:
+    request = sequence.request
+    if token in stop_tokens(request, scheduler.eos_token_ids):
+        return _Ending(sequence, "stop", token)
+    stop = reader.stop_met(sequence)
+    if stop is not None:
+        return _Ending(sequence, "stop", stop)
+    if sequence.generated >= request.max_tokens or len(sequence.tokens) >= scheduler.config.max_model_len:
+        return _Ending(sequence, "length", None)
+    return None
+
+
+def _advance_beams(
+    scheduler: Scheduler, parts: list[tuple[Scheduled, list[Sampled], int]], rows: _Rows
+) -> RequestGroup | None:
+    """Let the beams of one request take their next token; the group when its search is over."""
+    beams = [entry.sequence for entry, _, _ in parts]
+    group = scheduler.groups[beams[0].request.id]
+    search = group.beams
+    assert search is not None
+    proposals = [
+        [Continuation(i, draw.token, beam.cumulative_logprob + draw.logprob) for draw in drawn]
+        for i, (beam, (_, drawn, _)) in enumerate(zip(beams, parts, strict=True))
+    ]
+    surviving = search.advance([beam.tokens[beam.prompt_len :] for beam in beams], proposals)
+    if search.done:
+        return group
+    chosen: dict[int, list[Continuation]] = {}
+    for continuation in surviving:
+        chosen.setdefault(continuation.parent, []).append(continuation)
+    for i, beam in enumerate(beams):
+        if i not in chosen:
+            scheduler.finish(beam, "pruned")
+    free_indices = sorted(set(range(search.width)) - {beam.index for beam in group.live})
+    for i, continuations in chosen.items():
+        own, *forked = continuations
+        children = _part(scheduler, beams[i], [free_indices.pop(0) for _ in forked])
+        for child, continuation in zip(children, forked, strict=True):
+            _take(child, continuation)
+            rows.add(child, 0, Sampled(continuation.token))
+        _take(beams[i], own)
+        rows.set_draw(parts[i][2], Sampled(own.token), "")
+    return None
+
+
+def _take(beam: Sequence, continuation: Continuation) -> None:
+    beam.tokens.append(continuation.token)
+    beam.cumulative_logprob = continuation.score
+
+
+def _complete_beams(scheduler: Scheduler, group: RequestGroup, advanced: int, reader: TextReader) -> None:
+    search = group.beams
+    assert search is not None
+    answer = search.best(group.live)
+    last = answer[-1]
+    ended: FinishReason = "stop" if last in search.stop_tokens else "length"
+    scheduler.counters.generated_tokens += len(answer)
+    scheduler.end_group(group, ended, advanced, text=reader.decode(answer))
+
+
+def _report(scheduler: Scheduler, rows: _Rows) -> int:
+    draws = rows.draws if rows.wants_logprobs else []
+    return scheduler.journal.add(
+        Advanced,
+        0,
+        seqs=rows.seqs,
+        counts=rows.counts,
+        sampled=rows.sampled,
+        texts=rows.texts,
+        recomputed=rows.recomputed,
+        logprobs=[0.0 if draw is None else draw.logprob for draw in draws],
+        tops=[[] if draw is None else list(draw.top) for draw in draws],
+    )
