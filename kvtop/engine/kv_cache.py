@@ -1,0 +1,102 @@
+"""The memory behind the block pool: K and V of every layer, and the swap space on the CPU.
+
+One idea: a block id means the same slots in every layer, so moving a block moves it in all of them. The class knows
+no sequences; which block holds what is the scheduler's business. Memory is touched once, when it is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from kvtop.engine.plan import Transfer
+from kvtop.kernels.dispatch import Kernels
+from kvtop.kernels.paged import LayerPool
+
+
+@dataclass(slots=True, frozen=True)
+class LayerShape:
+    """What one layer keeps of a token: ``kv_heads`` keys of ``key_dim`` and values of ``value_dim`` numbers."""
+
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def width(self) -> int:
+        """Numbers a token."""
+        return self.kv_heads * (self.key_dim + self.value_dim)
+
+
+def kv_bytes_per_token(shapes: Iterable[LayerShape], dtype: torch.dtype) -> int:
+    """Bytes of K and V a token, all layers."""
+    return sum(shape.width for shape in shapes) * dtype.itemsize
+
+
+class KVCache:
+    """``layers[i]`` is the pool of the i-th attention layer; ``swap[i]`` its swap space."""
+
+    def __init__(
+        self,
+        shapes: list[LayerShape],
+        *,
+        num_blocks: int,
+        block_size: int,
+        swap_blocks: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        kernels: Kernels,
+    ) -> None:
+        """
+        Raises:
+            RuntimeError: the device (torch.OutOfMemoryError on CUDA) or the CPU has too little memory.
+        """
+        self.block_size = block_size
+        self.num_blocks = num_blocks
+        self.kernels = kernels
+        self.layers = [_allocate(shape, num_blocks, block_size, dtype, device) for shape in shapes]
+        pinned = device.type == "cuda"
+        cpu = torch.device("cpu")
+        self.swap = [_allocate(shape, swap_blocks, block_size, dtype, cpu, pinned) for shape in shapes]
+
+    def move(self, transfers: list[Transfer]) -> None:
+        """Carry the transfers out in order, those together that cannot disturb one another."""
+        for kind, pairs in independent_runs(transfers):
+            sources = self.swap if kind == "swap_in" else self.layers
+            targets = self.swap if kind == "swap_out" else self.layers
+            block_pairs = torch.tensor(pairs, dtype=torch.int64)
+            for source, target in zip(sources, targets, strict=True):
+                self.kernels.copy_blocks(source, target, block_pairs)
+
+
+def independent_runs(transfers: list[Transfer]) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Cut a list of transfers, in order, into runs of one kind that may be done in any order: no block of a run is
+    written twice, and none is both written and read."""
+    pairs: list[tuple[int, int]] = []
+    kind = ""
+    read: set[int] = set()
+    written: set[int] = set()
+    for transfer in transfers:
+        touches = transfer.dst in written
+        if transfer.kind == "copy":
+            touches |= transfer.src in written or transfer.dst in read
+        if pairs and (transfer.kind != kind or touches):
+            yield kind, pairs
+            pairs, read, written = [], set(), set()
+        kind = transfer.kind
+        pairs.append((transfer.src, transfer.dst))
+        read.add(transfer.src)
+        written.add(transfer.dst)
+    if pairs:
+        yield kind, pairs
+
+
+def _allocate(
+    shape: LayerShape, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device, pinned: bool = False
+) -> LayerPool:
+    both = torch.zeros(
+        num_blocks, block_size, shape.kv_heads, shape.key_dim + shape.value_dim, dtype=dtype, device=device
+    )
+    return LayerPool(both.pin_memory() if pinned and num_blocks else both, shape.key_dim)

@@ -1,0 +1,224 @@
+"""From a model folder and settings to a runner that is ready for its first step.
+
+One idea: everything that can be wrong is found here, before the first request, and is said in one line (``Failure``):
+the device, the folder, the tokenizer, the family, the memory. The stages are reported as they begin, because the
+screen is already up. Importing this module imports torch and transformers (seconds).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a model is on this machine by now: nothing here asks a server
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from kvtop.engine import compatibility, hook
+from kvtop.engine.detokenizer import TextCodec
+from kvtop.engine.kv_cache import KVCache, kv_bytes_per_token
+from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes, free_bytes
+from kvtop.engine.runner import HookedForward, ModelRunner
+from kvtop.engine.sampler import Sampler
+from kvtop.failure import Failure
+from kvtop.kernels import dispatch
+from kvtop.models.progress import Report, no_report
+from kvtop.settings import EngineSettings
+
+_STAGES = ("reading the tokenizer", "loading the weights", "checking the model", "allocating the KV pool")
+_DRY_RUN_TOKENS = 8
+"""On a CPU, where a dry run need not show how much memory a full batch takes."""
+
+
+@dataclass(slots=True, frozen=True)
+class LoadedModel:
+    """A model ready to run, and what is to be known of it."""
+
+    runner: ModelRunner
+    codec: TextCodec
+    eos_token_ids: frozenset[int]
+    vocab_size: int
+    """Token ids run from 0 to below it."""
+    name: str
+    device: str
+    dtype: str
+    kernel: str
+    max_model_len: int
+    pool: PoolSize
+    swap_blocks: int
+
+
+def load_model(folder: Path, settings: EngineSettings, report: Report = no_report) -> LoadedModel:
+    """Load the model in ``folder`` (as :func:`kvtop.models.resolve.resolve_model` returns it) and set up its runner.
+
+    ``--dtype auto`` is the checkpoint's own dtype, except float32 for a float16 checkpoint on a CPU, which computes
+    float16 slowly.
+
+    Raises:
+        Failure: it cannot be done; the message says why and what to do.
+    """
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    device = choose_device(settings.device)
+    report(_STAGES[0], 0, len(_STAGES))
+    config = _read_config(folder)
+    tokenizer = _read_tokenizer(folder)
+    max_model_len = _choose_max_model_len(config, settings.max_model_len)
+    report(_STAGES[1], 1, len(_STAGES))
+    model = _read_weights(folder, config, settings.dtype, device)
+    report(_STAGES[2], 2, len(_STAGES))
+    on_cuda = device.type == "cuda"
+    texts = compatibility.sample_texts(_vocab_size(model))
+    expected = compatibility.plain_logits(model, texts)
+    hook.install(model)
+    layers = compatibility.find_layers(model, settings.max_num_batched_tokens if on_cuda else _DRY_RUN_TOKENS)
+    shapes = list(layers.values())
+    places = {layer: place for place, layer in enumerate(layers)}
+    kernels = dispatch.choose(device)
+
+    def make_cache(num_blocks: int, swap_blocks: int) -> KVCache:
+        return KVCache(
+            shapes,
+            num_blocks=num_blocks,
+            block_size=settings.block_size,
+            swap_blocks=swap_blocks,
+            dtype=model.dtype,
+            device=device,
+            kernels=kernels,
+        )
+
+    trial = make_cache(compatibility.check_blocks(settings.block_size), 0)
+    compatibility.check_logits(model, HookedForward(model, trial, places), trial, texts, expected)
+    del trial
+    report(_STAGES[3], 3, len(_STAGES))
+    token_bytes = kv_bytes_per_token(shapes, model.dtype)
+    pool = choose_pool_size(settings, token_bytes, free_bytes(device), on_cuda)
+    swap_blocks = choose_swap_blocks(settings, pool, on_cuda)
+    cache = make_cache(pool.num_blocks, swap_blocks)
+    report("ready", len(_STAGES), len(_STAGES))
+    return LoadedModel(
+        runner=ModelRunner(HookedForward(model, cache, places), cache, Sampler(), device),
+        codec=TextCodec(tokenizer),
+        eos_token_ids=_eos_token_ids(model, tokenizer),
+        vocab_size=_vocab_size(model),
+        name=folder.name,
+        device=str(device),
+        dtype=str(model.dtype).removeprefix("torch."),
+        kernel=kernels.name,
+        max_model_len=max_model_len,
+        pool=pool,
+        swap_blocks=swap_blocks,
+    )
+
+
+def choose_device(wanted: str) -> torch.device:
+    """``auto`` takes CUDA where there is a GPU.
+
+    Raises:
+        Failure: CUDA was asked for and is absent.
+    """
+    available = torch.cuda.is_available()
+    if wanted == "cuda" and not available:
+        built = "sees no GPU" if torch.version.cuda or torch.version.hip else "is built without CUDA"
+        raise Failure(f"--device cuda: torch {torch.__version__} {built}; use --device cpu, or auto")
+    return torch.device("cuda" if available and wanted != "cpu" else "cpu")
+
+
+def _read_config(folder: Path) -> Any:
+    if not folder.is_dir():
+        raise Failure(f"{folder}: there is no such model folder")
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # transformers raises many kinds for a bad config
+        raise Failure(f"{folder}: is not a model transformers can read ({_first_line(error)})") from error
+
+
+def _read_tokenizer(folder: Path) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # as many kinds
+        raise Failure(
+            f"{folder}: has no tokenizer that can be read ({_first_line(error)}); expected tokenizer.json beside the "
+            "weights"
+        ) from error
+
+
+def _read_weights(folder: Path, config: Any, dtype: str, device: torch.device) -> Any:
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if weights > free_bytes(device):
+        raise Failure(
+            f"{folder.name}: its weights take {format_bytes(weights)}, {format_bytes(free_bytes(device))} are free on "
+            f"{device.type}; choose a smaller model"
+        )
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype="auto" if dtype == "auto" else getattr(torch, dtype),
+            attn_implementation="eager",
+            local_files_only=True,
+        )
+    except Exception as error:
+        raise Failure(f"{folder}: its weights cannot be loaded ({_first_line(error)})") from error
+    if dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16:
+        model = model.float()
+    try:
+        model = model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise Failure(f"{folder.name}: its weights do not fit on {device.type}; choose a smaller model") from error
+    return model.eval().requires_grad_(False)
+
+
+def _choose_max_model_len(config: Any, wanted: int | None) -> int:
+    """What was asked for, else what the model was made for.
+
+    Raises:
+        Failure: more was asked for than the model can place.
+    """
+    text_config = config.get_text_config()
+    longest = getattr(text_config, "max_position_embeddings", None)
+    switch = _rope_switch(getattr(text_config, "rope_parameters", None) or {})
+    if switch is not None and (longest is None or switch < longest):
+        if wanted is not None and wanted > switch:
+            raise Failure(
+                f"--max-model-len {wanted}: beyond {switch} positions {config.model_type} models change their rotary "
+                "factors for the whole batch at once, which paged KV does not carry; give at most that"
+            )
+        longest = switch
+    if longest is None:
+        return wanted or 2048
+    if wanted is not None and wanted > longest:
+        raise Failure(f"--max-model-len {wanted}: the model is made for {longest} positions; give at most that")
+    return wanted or longest
+
+
+def _rope_switch(parameters: dict[str, Any]) -> int | None:
+    """The position beyond which long-context rotary factors replace the short ones, for all tokens of a batch at once;
+    None where none do. Parameters may be those of several layer types."""
+    several = [value for value in parameters.values() if isinstance(value, dict)]
+    if several:
+        switches = [switch for switch in map(_rope_switch, several) if switch is not None]
+        return min(switches, default=None)
+    if parameters.get("rope_type") not in ("longrope", "dynamic"):
+        return None
+    return parameters.get("original_max_position_embeddings")
+
+
+def _vocab_size(model: Any) -> int:
+    size: int = model.get_input_embeddings().num_embeddings
+    return size
+
+
+def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """What ends an answer: the ids the generation config names, and the tokenizer's own."""
+    named = model.generation_config.eos_token_id if model.generation_config else None
+    ids = [named] if isinstance(named, int) else list(named or [])
+    return frozenset([*ids, *([] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id])])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

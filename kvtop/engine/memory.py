@@ -1,0 +1,119 @@
+"""How large the KV pool may be: from what was asked for, else from what the machine has left.
+
+One idea: everything is counted in blocks of ``block_size`` tokens; bytes a token follow from the model. Nothing is
+allocated here. Defaults: on CUDA nine tenths of the memory that is free after the dry run; on a CPU an eighth of the
+available memory, at most 512 MiB, so that a laptop stays a laptop (``--kv-memory`` takes more).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from kvtop.failure import Failure
+from kvtop.settings import EngineSettings
+
+CUDA_SHARE = 0.9
+"""Of the memory free after the dry run; the rest is for fragmentation and kernels' workspaces."""
+CPU_SHARE = 1 / 8
+CPU_MOST_BYTES = 512 << 20
+
+
+@dataclass(slots=True, frozen=True)
+class PoolSize:
+    """A pool of ``num_blocks`` usable blocks."""
+
+    num_blocks: int
+    block_size: int
+    kv_bytes_per_token: int
+
+    @property
+    def block_bytes(self) -> int:
+        return self.block_size * self.kv_bytes_per_token
+
+    @property
+    def pool_bytes(self) -> int:
+        return self.num_blocks * self.block_bytes
+
+    @property
+    def tokens(self) -> int:
+        return self.num_blocks * self.block_size
+
+    def report(self, max_model_len: int) -> list[str]:
+        """What to print at the start, a line each."""
+        whole = self.num_blocks // -(-max_model_len // self.block_size)
+        return [
+            f"pool: {self.num_blocks:,} blocks of {self.block_size} tokens, {format_bytes(self.pool_bytes)} "
+            f"({format_bytes(self.kv_bytes_per_token)} a token)",
+            f"room for {self.tokens:,} tokens: at most {whole:,} requests of max_model_len {max_model_len:,}",
+        ]
+
+    def warning(self, max_model_len: int) -> str:
+        """Why this pool may disappoint; empty when it does not."""
+        if self.tokens >= max_model_len:
+            return ""
+        return (
+            f"the pool holds {self.tokens:,} tokens, less than one request of max_model_len {max_model_len:,}: "
+            "a request that grows beyond the pool ends with what it has"
+        )
+
+
+def format_bytes(count: float) -> str:
+    """``22.5 KiB``, ``360 MiB``, ``1.5 GiB``: at most one decimal."""
+    unit, *larger = "B", "KiB", "MiB", "GiB", "TiB"
+    while count >= 1024 and larger:
+        count /= 1024
+        unit = larger.pop(0)
+    return f"{count:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory of ``device`` that is free now."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def choose_pool_size(settings: EngineSettings, kv_bytes_per_token: int, free: int, on_cuda: bool) -> PoolSize:
+    """The pool for ``settings`` when ``free`` bytes are left on the device.
+
+    Raises:
+        Failure: not even one block fits, or more was asked for than there is.
+    """
+    block_bytes = settings.block_size * kv_bytes_per_token
+    if settings.num_blocks is not None:
+        num_blocks, asked = settings.num_blocks, f"--num-blocks {settings.num_blocks}"
+    elif settings.kv_memory is not None:
+        num_blocks, asked = settings.kv_memory // block_bytes, f"--kv-memory {format_bytes(settings.kv_memory)}"
+    else:
+        share = free * CUDA_SHARE if on_cuda else min(free * CPU_SHARE, CPU_MOST_BYTES)
+        num_blocks, asked = int(share) // block_bytes, "the default"
+    if num_blocks < 1:
+        raise Failure(
+            f"no memory for the KV pool: {asked} holds no block of {settings.block_size} tokens, which takes "
+            f"{format_bytes(block_bytes)}; {format_bytes(free)} are free; give more --kv-memory or a smaller block size"
+        )
+    if num_blocks * block_bytes > free:
+        raise Failure(
+            f"no memory for the KV pool: {asked} takes {format_bytes(num_blocks * block_bytes)}, "
+            f"{format_bytes(free)} are free; at most {free // block_bytes:,} blocks fit"
+        )
+    return PoolSize(num_blocks, settings.block_size, kv_bytes_per_token)
+
+
+def choose_swap_blocks(settings: EngineSettings, pool: PoolSize, on_cuda: bool) -> int:
+    """Blocks of swap space in ``settings.swap_memory``; it lies in CPU memory, beside the pool unless that is on CUDA.
+
+    Raises:
+        Failure: there is too little memory.
+    """
+    swap_blocks = settings.swap_memory // pool.block_bytes
+    free = psutil.virtual_memory().available - (0 if on_cuda else pool.pool_bytes)
+    if swap_blocks * pool.block_bytes > free:
+        raise Failure(
+            f"no memory for the swap space: --swap-memory {format_bytes(settings.swap_memory)}, "
+            f"{format_bytes(max(free, 0))} are free beside the pool"
+        )
+    return swap_blocks

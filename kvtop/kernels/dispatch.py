@@ -1,0 +1,63 @@
+"""Which kernels run on this device: chosen once, when a model is loaded.
+
+One idea: a runner sees a single ``Kernels`` object and never asks for a device again. ``begin`` is called once a
+step and may plan for all layers; what it returns is called once a layer. No kernel is imported before it is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import torch
+
+from kvtop.kernels import reference
+from kvtop.kernels.paged import AttentionRule, LayerPool, PagedBatch
+
+Attend = Callable[[torch.Tensor, LayerPool, AttentionRule], torch.Tensor]
+"""(query [tokens, query_heads, key_dim], pool, rule) → [tokens, query_heads, value_dim]."""
+
+
+class Kernels(Protocol):
+    """Paged attention and KV movement on one device."""
+
+    name: str
+    """What the screen calls them."""
+
+    def begin(self, batch: PagedBatch) -> Attend:
+        """Plan the step's attention."""
+        ...
+
+    def store(self, key: torch.Tensor, value: torch.Tensor, pool: LayerPool, slots: torch.Tensor) -> None:
+        """Write the new tokens' ``key`` and ``value``, [tokens, kv_heads, dim], into ``slots``."""
+        ...
+
+    def copy_blocks(self, source: LayerPool, target: LayerPool, pairs: torch.Tensor) -> None:
+        """Copy blocks ``pairs[:, 0]`` of ``source`` onto blocks ``pairs[:, 1]`` of ``target``; ``pairs`` is int64
+        [n, 2] on the CPU. The pairs do not depend on one another."""
+        ...
+
+
+class ReferenceKernels:
+    """The plain definition, on any device."""
+
+    name = "reference"
+
+    def begin(self, batch: PagedBatch) -> Attend:
+        return partial(_attend_by_reference, batch)
+
+    def store(self, key: torch.Tensor, value: torch.Tensor, pool: LayerPool, slots: torch.Tensor) -> None:
+        reference.store_kv(key, value, pool.key, pool.value, slots)
+
+    def copy_blocks(self, source: LayerPool, target: LayerPool, pairs: torch.Tensor) -> None:
+        reference.copy_blocks(source.both, target.both, pairs)
+
+
+def _attend_by_reference(batch: PagedBatch, query: torch.Tensor, pool: LayerPool, rule: AttentionRule) -> torch.Tensor:
+    return reference.attend(query, pool.key, pool.value, batch, rule)
+
+
+def choose(device: torch.device) -> Kernels:
+    """The kernels for a device."""
+    return ReferenceKernels()

@@ -1,0 +1,79 @@
+"""What every attention kernel is told: the step's batch, where a layer's KV lies, and how the layer attends.
+
+One idea: the new tokens of all sequences lie one after the other (no padding); ``query_starts`` says where each
+sequence's begin, ``block_tables`` where its context lies. Sequences that compute one token (decodes) come first, so
+a kernel may treat them as a batch of equal rows. Nothing here computes.
+
+    tokens        a │ b │ c c c c │ d d d         query_starts [0, 1, 2, 6, 9], num_decodes 2
+    context_lens  17, 40, 4, 19                   d: 3 new tokens at positions 16, 17, 18
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+
+@dataclass(slots=True, frozen=True)
+class PagedBatch:
+    """All tensors lie on the pools' device; the ``host_`` ones are their twins on the CPU, for planning."""
+
+    block_size: int
+    num_decodes: int
+    slots: torch.Tensor
+    """int64 [tokens]: where each new token's K and V go."""
+    block_tables: torch.Tensor
+    """int32 [sequences, max_blocks]: logical → physical block; 0 beyond a sequence's last block."""
+    context_lens: torch.Tensor
+    """int32 [sequences]: tokens of context, those of this step included."""
+    query_starts: torch.Tensor
+    """int32 [sequences + 1]: sequence i computes tokens query_starts[i] to query_starts[i + 1] - 1."""
+    host_block_tables: torch.Tensor
+    host_context_lens: list[int]
+    host_query_starts: list[int]
+
+    @property
+    def max_query_len(self) -> int:
+        return max(stop - start for start, stop in pairwise(self.host_query_starts))
+
+    @property
+    def max_context_len(self) -> int:
+        return max(self.host_context_lens)
+
+
+@dataclass(slots=True, frozen=True)
+class AttentionRule:
+    """How one layer attends. The query at position p sees the key at position k ≤ p if it is among the last ``window``
+    (k > p - window) and in the same chunk (k // chunk == p // chunk); 0 lifts the limit."""
+
+    scaling: float
+    """Multiplies the product of query and key."""
+    window: int = 0
+    chunk: int = 0
+    softcap: float = 0.0
+    """Scores become softcap * tanh(score / softcap), after scaling; 0: no cap."""
+    sinks: torch.Tensor | None = None
+    """[query_heads]: a logit a head that joins the softmax's denominator and carries no value."""
+
+    def first_visible(self, position: int) -> int:
+        """The first key that the query at ``position`` sees."""
+        first = max(0, position - self.window + 1) if self.window else 0
+        return max(first, position // self.chunk * self.chunk) if self.chunk else first
+
+
+class LayerPool:
+    """K and V of one layer: one tensor, so that a block is one run of bytes and one gather fetches both.
+
+    ``both`` is [num_blocks, block_size, kv_heads, key_dim + value_dim]; ``key`` and ``value`` are views into it of the
+    shape kernels know, [num_blocks, block_size, kv_heads, dim].
+    """
+
+    __slots__ = ("both", "key", "key_dim", "value")
+
+    def __init__(self, both: torch.Tensor, key_dim: int) -> None:
+        self.both = both
+        self.key_dim = key_dim
+        self.key = both[..., :key_dim]
+        self.value = both[..., key_dim:]
