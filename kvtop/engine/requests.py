@@ -7,6 +7,8 @@ random stream a sample draws from.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 
@@ -50,6 +52,18 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
 
     def check(self) -> str | None:
         """The first rule this request breaks, as "field: what was wrong, what is expected", or None."""
+        if not self.id:
+            return "id: is empty, expected text"
+        for name, texts in (
+            ("id", [self.id]),
+            ("prompt", [self.prompt or ""]),
+            ("stop", self.stop),
+            ("salt", [self.salt]),
+        ):
+            if not all(_is_whole(text) for text in texts):
+                return f"{name}: holds half of a surrogate pair (\\ud800 to \\udfff), expected whole characters"
+        if self.prompt == "":
+            return "prompt: is empty, expected text"
         if (self.prompt is None) == (self.prompt_token_ids is None):
             return "prompt: give exactly one of prompt and prompt_token_ids"
         if self.prompt_token_ids is not None:
@@ -67,6 +81,11 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
             return "stop: is not available with beam_width; use stop_token_ids"
         if self.beam_width == 1:
             return "beam_width: is 1, expected 0 (no beam search) or at least 2"
+        for name in ("arrival_s", "temperature", "repetition_penalty", "length_penalty"):
+            if not math.isfinite(getattr(self, name)):
+                return f"{name}: is {getattr(self, name)}, expected a finite number"
+        if self.seed is not None and not -(2**63) <= self.seed < 2**63:
+            return f"seed: is {self.seed}, expected a whole number of 64 bits"
         for name, low in (
             ("max_tokens", 1),
             ("n", 1),
@@ -91,6 +110,15 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
         if any(not text for text in self.stop):
             return "stop: holds an empty string, expected strings of at least one character"
         return None
+
+
+def _is_whole(text: str) -> bool:
+    """Whether every character can be written as UTF-8; half of a surrogate pair cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def sampling_seed(request: Request, index: int) -> int | None:
