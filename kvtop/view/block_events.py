@@ -50,6 +50,7 @@ def copied(view: PoolView, event: e.Copied) -> None:
     view.blocks.write([event.dst], [event.tokens], view.step)
     view.blocks.release([(event.src, 1)], view.step)
     give_heirs(view, [event.src], event.seq, event.logical)
+    refill(view, view.sequences[event.seq], [event.src])
     view.counters.copy_on_write += 1
     _note_peak(view)
 
@@ -72,6 +73,7 @@ def freed(view: PoolView, event: e.Freed) -> None:
         view.blocks.release(event.runs, view.step)
         table, sequence.table = sequence.table, []
         give_heirs(view, table, event.seq, 0)
+        refill(view, sequence, table)
         if sequence.status == "finished":
             view.ended_filled_slots += event.filled_slots
             view.ended_unfilled_slots += event.reserved_slots
@@ -91,6 +93,17 @@ def give_heirs(view: PoolView, blocks: list[int], seq: int, logical: int) -> Non
 
 def _holds(sequence: SequenceView, block: int, logical: int) -> bool:
     return len(sequence.table) > logical and sequence.table[logical] == block
+
+
+def refill(view: PoolView, leaver: SequenceView, blocks: list[int]) -> None:
+    """``leaver`` let go of ``blocks``: one it shared with siblings, partly filled, holds what these computed in it."""
+    for sibling in view.sequences.values():
+        if sibling.request_id == leaver.request_id and sibling is not leaver and sibling.computed % view.block_size:
+            logical, filled = divmod(sibling.computed, view.block_size)
+            block = sibling.table[logical] if logical < len(sibling.table) else -1
+            if block in blocks:
+                others = (s.fills(view.block_size, logical + 1)[logical] for s, _ in view.holders_of(block))
+                view.blocks.fills[block] = max(filled, *others)
 
 
 def swapped_out(view: PoolView, event: e.SwappedOut) -> None:

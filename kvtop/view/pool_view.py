@@ -90,16 +90,19 @@ class PoolView:
 
     def apply(self, batch: e.Batch) -> None:
         """Take one batch over. One that is known already is ignored, and so is one that follows a gap."""
-        if batch.snapshot is not None:
-            if batch.number > self.number:
-                load_snapshot(self, batch, batch.snapshot)
-                self.series.add(self)
+        if batch.number <= self.number:
             return
-        if self.info is None or batch.number <= self.number:
-            return
-        if batch.number != self.number + 1 or self.incomplete_since is not None:
+        follows = self.info is not None and self.incomplete_since is None and batch.number == self.number + 1
+        if follows:
+            self._apply_events(batch)
+        elif batch.snapshot is not None:
+            load_snapshot(self, batch, batch.snapshot)
+        else:
             self.incomplete_since = self.incomplete_since or self.last_event_id + 1
             return
+        self.series.add(self)
+
+    def _apply_events(self, batch: e.Batch) -> None:
         self.number = batch.number
         self.step = batch.step
         self.wall_s = batch.wall_s
@@ -112,7 +115,6 @@ class PoolView:
             if not isinstance(event, PER_TOKEN):
                 self.log.add(batch.step, batch.wall_s, event)
             self.last_event_id = event.id
-        self.series.add(self)
 
     def remember_name(self, sequence: SequenceView) -> None:
         """Keep the name of a sequence that is over, for the log."""

@@ -140,6 +140,8 @@ def forget_if_over(view: PoolView, sequence: SequenceView) -> None:
 
 def completed(view: PoolView, event: e.Completed) -> None:
     view.counters.completed += 1
+    if event.reasons[0] in ("stop", "length"):
+        view.counters.generated_tokens += len(event.answer)  # of a beam search only the answer counts
     first = view.over.pop(event.request_id, None)
     view.ended.append(
         EndedRequest(
@@ -168,7 +170,9 @@ def advanced(view: PoolView, event: e.Advanced) -> None:
     blocks: list[int] = []
     fills: list[int] = []
     for seq, count, token, text in zip(event.seqs, event.counts, event.sampled, event.texts, strict=True):
-        sequence = sequences[seq]
+        sequence = sequences.get(seq)
+        if sequence is None:  # a beam that was computed, fell behind and is gone by now
+            continue
         if count:
             start, stop = sequence.computed, sequence.computed + count
             sequence.computed = stop
@@ -179,7 +183,8 @@ def advanced(view: PoolView, event: e.Advanced) -> None:
                 fills.append(min(size, stop - logical * size))
         if token >= 0:
             sequence.add_token(text, view.step, view.wall_s)
-            view.counters.generated_tokens += 1
+            if not sequence.beam_width:
+                view.counters.generated_tokens += 1
     if blocks:
         view.blocks.write(blocks, fills, view.step)
     view.counters.computed_tokens += sum(event.counts)
@@ -191,15 +196,12 @@ def step_timed(view: PoolView, event: e.StepTimed) -> None:
     view.last_timing = event
 
 
-def commanded(view: PoolView, event: e.Commanded) -> None:
-    if event.command in ("pause", "resume"):
-        view.paused = event.command == "pause"
-
-
 def changed(view: PoolView, event: e.Changed) -> None:
-    if not event.request_id:
+    if event.name == "paused":
+        view.paused = event.new == "true"
+    elif event.name != "priority":
         view.settings[event.name] = event.new
-    elif event.name == "priority":
+    else:
         for sequence in view.sequences.values():
             if sequence.request_id == event.request_id:
                 sequence.priority = int(event.new)
@@ -217,6 +219,5 @@ HANDLERS: dict[type, Callable[[PoolView, Any], None]] = {
     e.Completed: completed,
     e.Advanced: advanced,
     e.StepTimed: step_timed,
-    e.Commanded: commanded,
     e.Changed: changed,
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from kvtop.engine.events import Batch, Snapshot, Warned
+from kvtop.engine.events import Advanced, Batch, Snapshot, StepTimed, Warned
 from kvtop.view.blocks_view import BlocksView
 from kvtop.view.sequence_view import from_state
 
@@ -36,10 +36,13 @@ def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
     view.monotonic_s = batch.monotonic_s
     view.incomplete_since = None
     view.last_event_id = snapshot.last_event_id
-    view.last_events = []
+    view.last_events = batch.events
     view.counters = msgspec.structs.replace(snapshot.counters)
     view.settings = dict(snapshot.settings)
     view.paused = snapshot.paused
+    for event in batch.events:  # already part of the state, but still news
+        if not isinstance(event, Advanced | StepTimed):
+            view.log.add(batch.step, batch.wall_s, event)
     _load_sequences(view, snapshot)
     _load_blocks(view, snapshot)
     _load_swap(view, snapshot)
@@ -47,7 +50,7 @@ def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
 
 def _load_sequences(view: PoolView, snapshot: Snapshot) -> None:
     before = view.sequences
-    view.sequences = {state.seq: from_state(state) for state in snapshot.sequences}
+    view.sequences = {state.seq: from_state(state) for state in sorted(snapshot.sequences, key=lambda s: s.seq)}
     for seq, sequence in before.items():
         if seq in view.sequences:
             view.sequences[seq].keep_times_of(sequence)

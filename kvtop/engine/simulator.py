@@ -1,0 +1,192 @@
+"""An engine without a model: the real scheduler and pool, words drawn by hashing, step times from a cost model.
+
+For `kvtop live --sim`, the policy lab and tests: whatever the screen shows of blocks, queues and preemptions is as real
+as with a model, and costs no more than the bookkeeping. The same requests give the same words on every machine.
+Started as ``python -m kvtop.engine.simulator FD`` it takes the engine process's place (process.py).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp
+from random import Random
+from zlib import crc32
+
+from kvtop.engine.config import SchedulerConfig
+from kvtop.engine.engine import Engine
+from kvtop.engine.events import EngineInfo
+from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
+from kvtop.engine.process import Progress, serve
+from kvtop.engine.requests import Request
+from kvtop.engine.sequences import Sequence
+from kvtop.settings import EngineSettings
+
+KV_BYTES_PER_TOKEN = 131_072
+"""Llama-3-8B in bf16: 2 (K, V) × 32 layers × 8 KV heads × 128 dims × 2 bytes."""
+DEFAULT_POOL_BYTES = 2 << 30
+MAX_MODEL_LEN = 8_192
+EOS = 0
+_LEXICON = """
+block table page pool slot head tail queue token step prompt prefix cache share fork copy write read free take
+hold evict swap wait run admit grow fill count map walk chain hash root leaf batch chunk decode prefill sample
+draw stop start next last first old new long short full empty small large near far fast slow left right over
+under the a of to in on by for and or not is was has will can may then when where while until after before
+"""
+WORDS = _LEXICON.split()
+VOCABULARY = 1 + len(WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Seconds of a step: a fixed part, one a computed token, one a token of context that is attended to. The defaults
+    are of the order of an 8B model on one card."""
+
+    step_seconds: float = 0.012
+    prefill_seconds_per_token: float = 0.00008
+    decode_seconds_per_sequence: float = 0.0001
+    context_seconds_per_token: float = 2e-8
+
+    def seconds(self, plan: StepPlan) -> float:
+        spent = self.step_seconds
+        for entry in plan.scheduled:
+            per_token = self.decode_seconds_per_sequence if entry.count == 1 else self.prefill_seconds_per_token
+            spent += per_token * entry.count + self.context_seconds_per_token * (entry.start + entry.count)
+        return spent
+
+
+class SimulatedRunner:
+    """``spend`` is called with the seconds a step takes: sleep for real time, or move a virtual clock."""
+
+    def __init__(self, cost: CostModel, spend: Callable[[float], None] = time.sleep) -> None:
+        self._cost = cost
+        self._spend = spend
+
+    def run(self, plan: StepPlan) -> StepResult:
+        self._spend(self._cost.seconds(plan))
+        return StepResult([self._sample(entry) for entry in plan.scheduled], plan.num_tokens)
+
+    def release(self, sequence: Sequence) -> None:
+        """Nothing is kept of a sequence."""
+
+    def _sample(self, entry: Scheduled) -> list[Sampled]:
+        sequence = entry.sequence
+        if entry.candidates:
+            first = _hash(sequence, sequence.index)
+            return [Sampled(1 + (first + i) % len(WORDS), -1.0 - i) for i in range(entry.candidates)]
+        return [Sampled(_next_token(sequence, sequence.index + i), -1.0) for i in range(entry.draws)]
+
+
+def _hash(sequence: Sequence, index: int) -> int:
+    return crc32(f"{sequence.request.id}/{index}/{len(sequence.tokens)}".encode("utf-8", "replace"))
+
+
+def _next_token(sequence: Sequence, index: int) -> int:
+    request = sequence.request
+    if not request.ignore_eos and sequence.generated >= _answer_length(request, index):
+        return EOS
+    return 1 + _hash(sequence, index) % len(WORDS)
+
+
+def _answer_length(request: Request, index: int) -> int:
+    """Tokens after which this sample says it is done: log-normal around a third of ``max_tokens``."""
+    spread = Random(crc32(f"{request.id}/{index}".encode("utf-8", "replace"))).gauss(0.0, 0.7)
+    return max(1, round(request.max_tokens / 3 * exp(spread)))
+
+
+class WordCodec:
+    """A token a word: equal words are equal tokens, so that equal beginnings share a prefix."""
+
+    def encode(self, prompt: str) -> list[int]:
+        return [1 + crc32(word.encode("utf-8", "replace")) % len(WORDS) for word in prompt.split()]
+
+    def decode(self, tokens: list[int]) -> str:
+        return "".join(_word(token) for token in tokens)
+
+    def stream(self, request: Request) -> WordStream:
+        return WordStream(request)
+
+
+class WordStream:
+    """Incremental text of one sequence."""
+
+    def __init__(self, request: Request) -> None:
+        self._stops = request.stop
+        self.text = ""
+        self.stopped: str | None = None
+
+    def push(self, token: int) -> str:
+        piece = _word(token)
+        self.text += piece
+        self.stopped = next((stop for stop in self._stops if stop in self.text), None)
+        return piece
+
+    def flush(self) -> str:
+        return ""
+
+
+def _word(token: int) -> str:
+    return "" if token == EOS else WORDS[(token - 1) % len(WORDS)] + " "
+
+
+def build_simulated_engine(
+    settings: EngineSettings,
+    cost: CostModel = CostModel(),
+    spend: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> Engine:
+    """An engine for ``settings`` that needs no model, at Llama-3-8B's KV size."""
+    block_bytes = settings.block_size * KV_BYTES_PER_TOKEN
+    config = SchedulerConfig(
+        num_blocks=settings.num_blocks or max(1, (settings.kv_memory or DEFAULT_POOL_BYTES) // block_bytes),
+        block_size=settings.block_size,
+        swap_blocks=settings.swap_memory // block_bytes,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_model_len=settings.max_model_len or MAX_MODEL_LEN,
+        policy=settings.policy,
+        preempt=settings.preempt,
+        victim=settings.victim,
+        watermark=settings.watermark,
+        prefix_cache=settings.prefix_cache,
+    )
+    info = EngineInfo(
+        model="simulated Llama-3-8B",
+        device="none",
+        dtype="bfloat16",
+        kernel="cost model",
+        block_size=config.block_size,
+        num_blocks=config.num_blocks,
+        swap_blocks=config.swap_blocks,
+        kv_bytes_per_token=KV_BYTES_PER_TOKEN,
+        max_model_len=config.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        policy=config.policy,
+        preempt=config.preempt,
+        victim=config.victim,
+        watermark=config.watermark,
+        prefix_cache=config.prefix_cache,
+        simulated=True,
+    )
+    runner = SimulatedRunner(cost, spend)
+    return Engine(info, config, runner, WordCodec(), frozenset({EOS}), VOCABULARY, monotonic=monotonic, wall=wall)
+
+
+def _build(settings: EngineSettings, report: Progress) -> Engine:
+    report("simulated: no model to load", 1, 1)
+    return build_simulated_engine(settings)
+
+
+def main(arguments: list[str]) -> int:
+    """Entry of the process. ``arguments``: the number of the inherited socket."""
+    return serve(socket.socket(fileno=int(arguments[0])), _build)
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))
