@@ -119,6 +119,7 @@ class KvManager:
             return
         for block in prefix.blocks:
             self.pool.hold(block, sequence.seq)
+        self._note_peak()
         sequence.table.block_ids.extend(prefix.blocks)
         sequence.computed = prefix.tokens
         runs = to_runs(prefix.blocks)
@@ -242,6 +243,7 @@ class KvManager:
         free, cached = self.pool.num_free, self.pool.num_cached
         (dst,) = self.pool.allocate(1, sequence.seq)
         self.pool.release([src])
+        self._note_peak()
         sequence.table.block_ids[logical] = dst
         self.transfers.append(Transfer("copy", src, dst))
         self._counters.copy_on_write += 1
@@ -265,6 +267,7 @@ class KvManager:
                 raise ValueError(f"no {count} free blocks lie side by side")
         else:
             blocks = self.pool.allocate(count, sequence.seq)
+        self._note_peak()
         sequence.table.block_ids.extend(blocks)
         self._journal.add(
             Allocated,
@@ -276,6 +279,10 @@ class KvManager:
             free=free,
             cached=cached,
         )
+
+    def _note_peak(self) -> None:
+        counters = self._counters
+        counters.peak_active_blocks = max(counters.peak_active_blocks, self.pool.num_active)
 
     def would_free(self, sequence: Sequence) -> int:
         """Blocks of its table that nobody else holds."""
