@@ -15,8 +15,8 @@ import argparse
 import json
 from pathlib import Path
 
+from kvtop.commands.bars import stage_bar
 from kvtop.commands.engine_flags import add_flag, settings_from
-from kvtop.commands.pull_bar import pull_bar
 from kvtop.models.catalogue import KNOWN
 from kvtop.models.resolve import model_store, resolve_model
 from kvtop.models.store import Installed
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         _list(model_store(settings["model_dir"]).installed(), as_json=args.json)
         return 0
-    with pull_bar() as report:
+    with stage_bar() as report:
         folder = resolve_model(
             args.name, model_dir=settings["model_dir"], source=settings["model_source"], report=report
         )
