@@ -13,3 +13,7 @@ os.environ.pop("NO_COLOR", None)
 os.environ.pop("FORCE_COLOR", None)
 os.environ["COLUMNS"] = "120"
 os.environ["LINES"] = "36"
+
+# Torch on one thread: the models of the tests are tiny, and two processes whose threads wait for each other by spinning
+# slow one another down tenfold.
+os.environ["OMP_NUM_THREADS"] = "1"
