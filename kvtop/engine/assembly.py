@@ -1,7 +1,7 @@
 """From settings to an engine that is ready for its first request: model found, loaded, checked, pool sized.
 
 The one place where scheduler, runner and tokenizer are joined for real use; ``kvtop run`` and the engine process both
-come here. Importing this module imports torch and transformers.
+come here. torch and transformers are imported when an engine is built, once the model is on this machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.engine import Engine
 from kvtop.engine.events import EngineInfo
-from kvtop.engine.loading import load_model
 from kvtop.engine.scheduler import Scheduler
 from kvtop.models.progress import Report, no_report
 from kvtop.models.resolve import resolve_model
@@ -27,6 +26,8 @@ def build_engine(
         Failure: it cannot be done; the message says why and what to do.
     """
     folder = resolve_model(settings.model, model_dir=settings.model_dir, source=settings.model_source, report=report)
+    from kvtop.engine.loading import load_model  # after the pull: it takes seconds, and switches the hub off
+
     loaded = load_model(folder, settings, report)
     config = SchedulerConfig(
         num_blocks=loaded.pool.num_blocks,
