@@ -39,7 +39,6 @@ def hit(view: PoolView, event: e.Hit) -> None:
         view.counters.resumed_hit_tokens += event.tokens
     else:
         view.counters.prefix_hit_tokens += event.tokens
-        sequence.cached_tokens = min(event.tokens, sequence.prompt_tokens)
     _note_peak(view)
 
 
@@ -121,8 +120,7 @@ def swapped_in(view: PoolView, event: e.SwappedIn) -> None:
     sequence = view.sequences[event.seq]
     view.swap.release(event.swap_runs, view.step)
     sequence.swap_table = []
-    if sequence.status == "swapped":  # one Resumed speaks for all beams of a request
-        runs(view, sequence)
+    runs(view, sequence)
     sequence.computed = event.tokens
     filled = sequence.fills(view.block_size, len(sequence.table))
     view.blocks.write(sequence.table, filled, view.step)

@@ -63,6 +63,7 @@ def forked(view: PoolView, event: e.Forked) -> None:
         status="waiting",
         tokens=event.tokens,
         computed=0,
+        cached_tokens=0,
         high_water=event.tokens,
         table=[],
         swap_table=[],
@@ -75,8 +76,11 @@ def forked(view: PoolView, event: e.Forked) -> None:
         queued_step=view.step,
     )
     view.sequences[event.seq] = child
-    if event.runs_now:
-        runs(view, child)
+    if event.runs_now:  # beside its parent and as old as it: no admission of its own
+        child.status = "running"
+        child.admitted_order = parent.admitted_order
+        child.admitted_step = view.step
+        view.slots.assign(child.seq)
 
 
 def waits(view: PoolView, event: e.Waits) -> None:
@@ -85,17 +89,29 @@ def waits(view: PoolView, event: e.Waits) -> None:
 
 def admitted(view: PoolView, event: e.Admitted) -> None:
     sequence = view.sequences[event.seq]
-    if sequence.index == 0:
+    if sequence.high_water == 0:  # else a fork that had to wait: its prompt was counted with its parent
+        sequence.cached_tokens = event.cached_tokens
         view.counters.prompt_tokens += sequence.prompt_tokens
-    if view.caches_prefixes:
-        view.counters.prefix_queried_tokens += event.tokens
+    _count_lookup(view, sequence, event.tokens)
     runs(view, sequence)
 
 
 def resumed(view: PoolView, event: e.Resumed) -> None:
-    if view.caches_prefixes and event.mode == "recompute":
-        view.counters.resumed_queried_tokens += event.tokens
-    runs(view, view.sequences[event.seq])
+    if event.mode == "swap":  # beams come back together: a SwappedIn for each follows
+        return
+    sequence = view.sequences[event.seq]
+    _count_lookup(view, sequence, event.tokens)
+    runs(view, sequence)
+
+
+def _count_lookup(view: PoolView, sequence: SequenceView, tokens: int) -> None:
+    """Every admission looks its tokens up in the prefix index; those of one that lost its KV are a figure apart."""
+    if not view.caches_prefixes:
+        return
+    if sequence.high_water:
+        view.counters.resumed_queried_tokens += tokens
+    else:
+        view.counters.prefix_queried_tokens += tokens
 
 
 def runs(view: PoolView, sequence: SequenceView) -> None:
