@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.engine.control import Abort, AnyCommand, ClearCache, Pause, Preempt, Resume, Set, SetPriority, TakeSnapshot
-from kvtop.engine.events import Advanced, Batch, from_runs
+from kvtop.engine.events import Batch, from_runs
 from kvtop.engine.requests import Request
 from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.snapshots import take_snapshot
