@@ -1,0 +1,129 @@
+"""The Textual app: one timer, one scene, one live screen. Keys, panels and dialogs live elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+from textual.theme import Theme as TextualTheme
+
+from kvtop.app.actions import ACTIONS
+from kvtop.app.actions.action import key_words
+from kvtop.app.feed import Feed
+from kvtop.app.pace import Pace
+from kvtop.app.palette import Palette
+from kvtop.app.scene import Scene
+from kvtop.app.screens.live import LiveScreen
+from kvtop.app.terminal import detect
+from kvtop.app.theme_files import Theme, load_themes
+from kvtop.sources.source import Source
+from kvtop.view.colours import to_hex
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    theme: str = "dark"
+    frames_per_second: float = 10
+    themes_folder: Path | None = None
+    """Where the user's own themes are."""
+    pictures_folder: Path = Path()
+    """Where screenshots go."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Action name → keys, in place of its own."""
+    warnings: tuple[str, ...] = ()
+    """To be shown once the screen is up."""
+
+
+class KvtopApp(App[None]):
+    TITLE = "kvtop"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+
+    def __init__(self, source: Source, settings: AppSettings) -> None:
+        self._themes, theme_warnings = load_themes(settings.themes_folder)
+        super().__init__()
+        warnings = [*settings.warnings, *theme_warnings]
+        if settings.theme not in self._themes:
+            warnings.append(f"there is no theme {settings.theme!r}, expected one of {', '.join(self._themes)}")
+        self._warnings = warnings
+        theme = self._themes.get(settings.theme, self._themes["dark"])
+        terminal = detect(os.environ, self.console.color_system)
+        self.feed = Feed(source)
+        self.scene = Scene(self.feed, Palette(theme, terminal.depth), terminal)
+        self._pace = Pace(settings.frames_per_second)
+        self._tick_s = 1 / settings.frames_per_second
+        self._settings = settings
+        for found in self._themes.values():
+            self.register_theme(_textual_theme(found))
+        self.theme = f"kvtop-{theme.name}"
+        self.set_keymap(settings.keys)
+
+    def get_default_screen(self) -> Screen[None]:
+        self.live = LiveScreen(
+            self.scene, self._themes, self.use_theme, self.restart_engine, self._settings.pictures_folder
+        )
+        return self.live
+
+    def on_mount(self) -> None:
+        for warning in self._warnings:
+            self.live.say(warning, "warning")
+        self.set_interval(self._tick_s, self.tick)
+
+    def tick(self) -> None:
+        """Take over the news, and draw when it is time to."""
+        self.feed.poll()
+        if self._pace.due(time.monotonic(), self._backlog()):
+            self.live.redraw()
+
+    def _backlog(self) -> int:
+        """Frames that wait to be written; 0 where the driver has no writer thread."""
+        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
+        return queue.qsize() if queue is not None else 0
+
+    def use_theme(self, name: str) -> None:
+        self.theme = f"kvtop-{name}"
+        self.live.look_again(Palette(self._themes[name], self.scene.terminal.depth))
+
+    def restart_engine(self) -> None:
+        self.feed.source.restart()
+        self.feed.begin_again()
+        self.live.redraw()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every action, for the palette."""
+        for action in ACTIONS.values():
+            words = f"{action.help}  {key_words(action.keys)}"
+            yield SystemCommand(action.title, words, lambda name=action.name: self.live.action_do(name))
+
+
+def _textual_theme(theme: Theme) -> TextualTheme:
+    """Our colours under the names that Textual's own widgets (fields, lists, the palette) know."""
+    colours = theme.colors
+    return TextualTheme(
+        name=f"kvtop-{theme.name}",
+        dark=theme.dark,
+        primary=to_hex(colours.accent),
+        secondary=to_hex(colours.focus),
+        accent=to_hex(colours.accent),
+        warning=to_hex(colours.warning),
+        error=to_hex(colours.bad),
+        success=to_hex(colours.good),
+        foreground=to_hex(colours.text),
+        background=to_hex(colours.background),
+        surface=to_hex(colours.raised),
+        panel=to_hex(colours.raised),
+        variables={
+            "raised": to_hex(colours.raised),
+            "border-focus": to_hex(colours.focus),
+            "text-muted": to_hex(colours.muted),
+            "block-cursor-background": to_hex(colours.raised),
+            "block-cursor-foreground": to_hex(colours.text),
+            "scrollbar": to_hex(colours.border),
+            "scrollbar-background": to_hex(colours.background),
+        },
+    )

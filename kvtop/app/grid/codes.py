@@ -1,0 +1,133 @@
+"""What each cell is to show, as integers: a pool's arrays in, one code a cell out.
+
+A code packs state, fill, ref count, three marks and the owner's slot (or, in the other modes, a tone) into one
+integer, so a frame is compared, cut into runs and cached by plain integer equality. NumPy only; no colours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kvtop.app.grid.shape import Shape, Zoom
+from kvtop.app.palette import ACTIVE, CACHED, FULL, Cell
+from kvtop.view.blocks_view import BlocksView
+from kvtop.view.owner_slots import OwnerSlots
+
+Codes = npt.NDArray[np.int64]
+
+_FILL, _REFS, _CHANGED, _DIMMED, _CURSOR, _SLOT = 2, 5, 9, 10, 11, 12
+MAX_REFS = 10
+"""Ref counts from here on look the same."""
+NOTHING = -1
+"""The code of a place in the grid where no block is."""
+
+
+def cell_of(code: int) -> Cell:
+    """What a code says, for the palette."""
+    return Cell(
+        state=code & 3,
+        slot=(code >> _SLOT) - 1,
+        fill=code >> _FILL & 7,
+        shared=refs_of(code) > 1,
+        changed=bool(code >> _CHANGED & 1),
+        dimmed=bool(code >> _DIMMED & 1),
+        cursor=bool(code >> _CURSOR & 1),
+    )
+
+
+def refs_of(code: int) -> int:
+    """The ref count a code shows, at most MAX_REFS."""
+    return code >> _REFS & 15
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is laid over the pool's state."""
+
+    cursor: int | None = None
+    """The block under the cursor."""
+    lit: npt.NDArray[np.int64] | None = None
+    """Blocks of the selection; all others are dimmed."""
+    changed_since: int = 1 << 62
+    """Blocks that changed hands in this step or later are marked."""
+
+
+def block_codes(blocks: BlocksView, slots: OwnerSlots, block_size: int, marks: Marks) -> Codes:
+    """int64[num_blocks]: one code a block, coloured by owner."""
+    held = blocks.ref_counts > 0
+    codes = np.where(held, ACTIVE, np.where(blocks.hashes != 0, CACHED, 0)).astype(np.int64)
+    codes |= np.where(codes == ACTIVE, blocks.fills * FULL // block_size, FULL).astype(np.int64) << _FILL
+    codes |= np.minimum(blocks.ref_counts, MAX_REFS).astype(np.int64) << _REFS
+    owner = slots.slots_of(blocks.holders).astype(np.int64) + 1
+    codes |= np.where((codes & 3) != 0, owner, 0) << _SLOT
+    codes |= (blocks.changed_step >= marks.changed_since).astype(np.int64) << _CHANGED
+    return _marked(codes, marks)
+
+
+def tone_codes(tones: npt.NDArray[np.int64], blocks: BlocksView, marks: Marks) -> Codes:
+    """int64[num_blocks]: one code a block, coloured by ``tones`` (-1: nothing to show) in place of owners."""
+    held = blocks.ref_counts > 0
+    codes = np.where(held, ACTIVE, np.where(blocks.hashes != 0, CACHED, 0)).astype(np.int64)
+    codes |= FULL << _FILL
+    codes |= np.minimum(blocks.ref_counts, MAX_REFS).astype(np.int64) << _REFS
+    codes |= (tones + 1) << _SLOT
+    return _marked(codes, marks)
+
+
+def _marked(codes: Codes, marks: Marks) -> Codes:
+    if marks.lit is not None:
+        dimmed = np.ones(len(codes), np.int64)
+        dimmed[marks.lit] = 0
+        codes |= dimmed << _DIMMED
+    if marks.cursor is not None and marks.cursor < len(codes):
+        codes[marks.cursor] |= 1 << _CURSOR
+    return codes
+
+
+def group_codes(codes: Codes, per_cell: int) -> Codes:
+    """One code for each ``per_cell`` blocks: the slot that most held blocks have, held share as fill, any mark of any.
+
+    A group without a held block shows its cached ones; one with neither is free.
+    """
+    cells = -(-len(codes) // per_cell)
+    padded = np.zeros(cells * per_cell, np.int64)
+    padded[: len(codes)] = codes
+    group = padded.reshape(cells, per_cell)
+    state = group & 3
+    top = state.max(axis=1)
+    counted = state == top[:, None]
+    slot = np.where(counted, group >> _SLOT, 0)
+    # The slot of most blocks: count (cell, slot) pairs, leaving out slot 0, "nobody".
+    slots = int(slot.max()) + 1
+    pairs = (np.arange(cells, dtype=np.int64)[:, None] * slots + slot).ravel()
+    tally = np.bincount(pairs, minlength=cells * slots).reshape(cells, slots)
+    tally[:, 0] = 0
+    best = tally.argmax(axis=1)
+    share = counted.sum(axis=1)
+    fill = np.where(top == ACTIVE, share * FULL // per_cell, FULL)
+    out = top | fill << _FILL | np.where(top > 0, best, 0) << _SLOT
+    any_mark = np.bitwise_or.reduce(group, axis=1) & (1 << _CHANGED | 1 << _CURSOR)
+    all_dimmed = np.bitwise_and.reduce(group, axis=1) & (1 << _DIMMED)
+    return out | any_mark | all_dimmed
+
+
+def rows_of(codes: Codes, shape: Shape, first_row: int, num_rows: int) -> Codes:
+    """int64[num_rows, columns]: the cells of some rows, NOTHING after the pool's end. At HALF a cell is two codes,
+    ``upper << 32 | lower``."""
+    if shape.zoom == Zoom.GROUP:
+        codes = group_codes(codes, shape.per_cell)
+    lines = 2 if shape.zoom == Zoom.HALF else 1
+    per_row = shape.columns * lines
+    wanted = codes[first_row * per_row : (first_row + num_rows) * per_row]
+    padded = np.full(num_rows * per_row, NOTHING, np.int64)
+    padded[: len(wanted)] = wanted
+    if lines == 1:
+        return padded.reshape(num_rows, shape.columns)
+    pairs = padded.reshape(num_rows, 2, shape.columns)
+    upper, lower = pairs[:, 0], pairs[:, 1]
+    # A missing half is NOTHING, all ones in 32 bits; a row that is missing altogether stays NOTHING.
+    both = (upper << 32) | (lower & 0xFFFFFFFF)
+    return np.where(upper == NOTHING, NOTHING, both)

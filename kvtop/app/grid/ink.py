@@ -1,0 +1,115 @@
+"""Codes → strips: the last step before the terminal, and the hot one.
+
+Equal neighbours become one segment, and segments are kept by (code, length), so a frame of ten thousand blocks is a
+few hundred dictionary look-ups. It decides nothing about the pool; what a code means is in ``codes.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from kvtop.app.grid.codes import NOTHING, Codes, cell_of, refs_of
+from kvtop.app.grid.shape import Shape, Zoom
+from kvtop.app.palette import FREE, FULL, Palette
+from kvtop.view.colours import Depth
+from kvtop.view.owner_slots import glyph
+
+_EIGHTHS = "▁▂▃▄▅▆▇"
+_POWERS = "  ²³⁴⁵⁶⁷⁸⁹⁺"
+_KEPT_SEGMENTS = 20_000
+_HALF_NOTHING = 0xFFFFFFFF
+
+
+class Ink:
+    """Draws rows of codes with one palette."""
+
+    def __init__(self, palette: Palette, fine_marks: bool) -> None:
+        self._palette = palette
+        self._eighths = _EIGHTHS if fine_marks else ".:-=+*#"
+        self._powers = _POWERS if fine_marks else "  23456789+"
+        self._segments: dict[tuple[int, int, int], Segment] = {}
+        self._gutter = palette.named.faint
+        self._blank = palette.named.text
+
+    def strips(self, row: Codes, shape: Shape, first_block: int, width: int) -> list[Strip]:
+        """The strips (three at CARD, else one) of one row of cells, each ``width`` characters wide."""
+        if shape.zoom == Zoom.CARD:
+            return [self._card_line(row, shape, first_block, line, width) for line in range(3)]
+        segments = []
+        if shape.gutter:
+            segments.append(Segment(f"{first_block:>{shape.gutter - 1}} ", self._gutter))
+        edges = np.flatnonzero(row[1:] != row[:-1]) + 1
+        starts = [0, *edges.tolist()]
+        ends = [*starts[1:], len(row)]
+        codes = row[starts].tolist()
+        segments += [
+            self._segment(shape.zoom, code, end - start) for code, start, end in zip(codes, starts, ends, strict=True)
+        ]
+        drawn = shape.gutter + len(row) * shape.cell_width
+        if drawn < width:
+            segments.append(Segment(" " * (width - drawn), self._blank))
+        return [Strip(segments, width)]
+
+    def _segment(self, zoom: Zoom, code: int, length: int) -> Segment:
+        key = (zoom, code, length)
+        found = self._segments.get(key)
+        if found is None:
+            if len(self._segments) >= _KEPT_SEGMENTS:
+                self._segments.clear()
+            if zoom == Zoom.HALF:
+                found = self._half(code, length)
+            else:
+                found = Segment(self._text(zoom, code) * length, self._style(code))
+            self._segments[key] = found
+        return found
+
+    def _style(self, code: int) -> Style:
+        return self._blank if code == NOTHING else self._palette.cell(cell_of(code))
+
+    def _text(self, zoom: Zoom, code: int) -> str:
+        if code == NOTHING:
+            return "  " if zoom == Zoom.WIDE else " "
+        letter, cell = self.letter(code), cell_of(code)
+        if zoom != Zoom.WIDE:
+            return letter
+        if cell.state == FREE:
+            return letter + " "
+        return letter + (self._eighths[cell.fill] if cell.fill < FULL else self._powers[refs_of(code)])
+
+    def letter(self, code: int) -> str:
+        """The one character that stands for the block's owner."""
+        cell = cell_of(code)
+        if self._palette.depth == Depth.NONE and cell.cursor:
+            return "@"
+        return glyph(cell.slot) if cell.state != FREE else "·"
+
+    def _half(self, code: int, length: int) -> Segment:
+        if code == NOTHING:
+            return Segment(" " * length, self._blank)
+        upper, lower = code >> 32, code & 0xFFFFFFFF
+        ink = self._style(upper).bgcolor
+        paper = (self._blank if lower == _HALF_NOTHING else self._style(lower)).bgcolor
+        return Segment("▀" * length, Style(color=ink, bgcolor=paper))
+
+    def _card_line(self, row: Codes, shape: Shape, first_block: int, line: int, width: int) -> Strip:
+        segments = []
+        for column, code in enumerate(row.tolist()):
+            if line == 2 or code == NOTHING:
+                segments.append(Segment(" " * 8, self._blank))
+                continue
+            style = self._style(code)
+            block = first_block + column
+            if line == 0:
+                text = f"{self.letter(code)}{block:>6}"
+            else:
+                refs, fill = refs_of(code), cell_of(code).fill
+                bar = self._eighths[fill] * 4 if fill < FULL else "    "
+                text = f"{bar:<4} {'×' + str(refs) if refs > 1 else '':>2}"
+            segments += [Segment(text[:7], style), Segment(" ", self._blank)]
+        drawn = len(row) * 8
+        if drawn < width:
+            segments.append(Segment(" " * (width - drawn), self._blank))
+        return Strip(segments, width)

@@ -1,0 +1,119 @@
+"""From what stands in the inject form to requests, and what those will need. No widgets.
+
+A request is checked here by the rules every request keeps (``Request.check``); how many tokens a prompt has is the
+engine's to say (Measure), so the need is worked out from a count that is given.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import msgspec
+
+from kvtop.engine.requests import Request
+from kvtop.engine.tables import blocks_for
+
+MOST_REQUESTS = 10_000
+_SAFE_IDS = range(20, 80)
+"""Token ids of a prompt that is given as a length: in every vocabulary, and no control tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    label: str
+    default: str
+    hint: str
+
+
+FIELDS = (
+    Field("prompt", "prompt", "", "text; leave it empty and give a length instead"),
+    Field("length", "or length", "64", "tokens of a made-up prompt, each request its own"),
+    Field("count", "requests", "1", "how many of them, all at once"),
+    Field("max_tokens", "max tokens", "64", "at most this many are generated"),
+    Field("n", "samples", "1", "parallel answers that share the prompt's blocks"),
+    Field("temperature", "temperature", "0", "0 always takes the likeliest token"),
+    Field("seed", "seed", "", "empty: a new one each time"),
+    Field("priority", "priority", "0", "a smaller number goes first"),
+)
+
+
+class FormError(ValueError):
+    """Something in the form is not as it must be; the message names the field."""
+
+
+def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
+    """The requests a filled-in form asks for, named ``req-<number>`` from ``first_number`` on. Raises FormError."""
+    count = _whole(values, "count", 1, MOST_REQUESTS)
+    prompt = values["prompt"]
+    length = 0 if prompt else _whole(values, "length", 1, 1_000_000)
+    seed = _whole(values, "seed", 0, 2**31) if values["seed"].strip() else None
+    model = Request(
+        id="req-0",
+        prompt=prompt or None,
+        prompt_token_ids=None if prompt else [_SAFE_IDS.start],
+        max_tokens=_whole(values, "max_tokens", 1, 1_000_000),
+        n=_whole(values, "n", 1, 1_000),
+        temperature=_number(values, "temperature"),
+        seed=seed,
+        priority=_whole(values, "priority", -1_000_000, 1_000_000),
+    )
+    broken = model.check()
+    if broken is not None:
+        raise FormError(broken)
+    requests = []
+    for number in range(first_number, first_number + count):
+        request = msgspec.structs.replace(model, id=f"req-{number}")
+        if not prompt:
+            request.prompt_token_ids = random.Random(number).choices(_SAFE_IDS, k=length)
+        if seed is not None:
+            request.seed = seed + (number - first_number) * model.n
+        requests.append(request)
+    return requests
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Blocks that requests take: ``at_once`` for their prompts, ``at_most`` when every answer is as long as it may."""
+
+    at_once: int
+    at_most: int
+
+
+def need_of(requests: list[Request], prompt_tokens: int, block_size: int, max_model_len: int) -> Need:
+    """What equal requests with prompts of ``prompt_tokens`` need, with nothing found in the prefix cache.
+
+    Samples share the prompt's full blocks; each but the last one to write copies the partly filled one.
+    """
+    first = requests[0]
+    longest = min(prompt_tokens + first.max_tokens, max_model_len)
+    shared = prompt_tokens // block_size
+    at_most = shared + first.n * (blocks_for(longest, block_size) - shared)
+    return Need(blocks_for(prompt_tokens, block_size) * len(requests), at_most * len(requests))
+
+
+def _whole(values: dict[str, str], name: str, low: int, high: int) -> int:
+    text = values[name].strip()
+    try:
+        value = int(text)
+    except ValueError:
+        raise FormError(f"{_label(name)}: {text!r} is not a whole number") from None
+    if not low <= value <= high:
+        raise FormError(f"{_label(name)}: is {value:,}, expected {low:,} to {high:,}")
+    return value
+
+
+def _number(values: dict[str, str], name: str) -> float:
+    text = values[name].strip()
+    try:
+        value = float(text)
+    except ValueError:
+        raise FormError(f"{_label(name)}: {text!r} is not a number") from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise FormError(f"{_label(name)}: is {text}, expected a finite number")
+    return value
+
+
+def _label(name: str) -> str:
+    return next(field.label for field in FIELDS if field.name == name)

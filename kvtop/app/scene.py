@@ -1,0 +1,54 @@
+"""What the panels draw from: the feed, the palette, and what a person has pointed at.
+
+One object is handed to every panel, so that none reaches for the app. It holds choices, no figures; every figure comes
+from ``feed.view`` at the moment of drawing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvtop.app.feed import Feed
+from kvtop.app.grid.shape import Zoom
+from kvtop.app.palette import Palette
+from kvtop.app.terminal import Terminal
+from kvtop.view.pool_view import PoolView
+
+SortKey = Literal["admitted", "blocks", "tokens", "shared", "name"]
+SORT_KEYS: tuple[SortKey, ...] = ("admitted", "blocks", "tokens", "shared", "name")
+
+
+@dataclass(slots=True)
+class Scene:
+    feed: Feed
+    palette: Palette
+    terminal: Terminal
+    clock: Callable[[], float] = time.time
+    """Wall time in seconds, for the clock and for ages."""
+    cursor: int | None = None
+    """The block under the cursor."""
+    selected: int | None = None
+    """The sequence that is selected; its blocks are lit."""
+    zoom: Zoom | None = None
+    """The zoom somebody asked for; None: what fits."""
+    sort: SortKey = "admitted"
+    filter: str = ""
+    """Shows sequences whose name, state or prompt holds this text."""
+    all_events: bool = False
+    """The log shows every event, and not only those in which something was decided."""
+    until: str = "preempted"
+    """The kind of event that ``>`` runs to."""
+    shown: frozenset[str] = field(default_factory=frozenset)
+    """Names of the panels that have room on the screen."""
+
+    @property
+    def view(self) -> PoolView:
+        return self.feed.view
+
+    @property
+    def now_s(self) -> float:
+        """The wall time the panels speak of: the present while the view is live, else the view's own."""
+        return self.view.wall_s if self.feed.frozen else max(self.clock(), self.view.wall_s)

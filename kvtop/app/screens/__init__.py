@@ -1,0 +1,1 @@
+"""The live screen and the dialogs over it, one file each."""

@@ -1,0 +1,71 @@
+"""Help: how to read the panel that has the keys, then every key there is. Made from the list of actions."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from kvtop.app.actions.action import Action, key_words
+from kvtop.app.scene import Scene
+from kvtop.app.screens.dialog import Dialog
+
+READING = {
+    "grid": (
+        "The pool. One cell is one block: a page of the KV cache that holds K and V of a fixed number of tokens. "
+        "Colour and letter name the sequence that holds it; a hollow cell is only partly filled, an underlined one is "
+        "shared by several sequences, a dim one is held by nobody but kept in the prefix cache, · is free. "
+        "What has just changed hands lights up."
+    ),
+    "sequences": (
+        "Every sequence that is not over. tok: tokens so far, prompt included. blk: blocks it holds, and a bar that "
+        "compares it with the largest. sh: how many of them others hold too. out: how often it was preempted. One that "
+        "waits says what it waits for."
+    ),
+    "log": (
+        "What the scheduler did and why, newest below. Each line is one event: the step, what happened, to whom, and "
+        "the numbers the decision rested on."
+    ),
+    "pressure": (
+        "The last minute. The strong area is held by sequences, the soft one on top is cached and can be taken back at "
+        "any time. The dashed line is the watermark: admission stops there. ▲ marks a preemption."
+    ),
+}
+GROUPS = {"engine": "The engine", "sequences": "Sequences", "grid": "The grid", "log": "The log", "view": "The screen"}
+
+
+class Help(Dialog[None]):
+    DEFAULT_CSS = """
+    Help > .box { width: 84; scrollbar-size-vertical: 1; }
+    Help .reading { margin-bottom: 1; }
+    """
+    BINDINGS = [Binding("q,question_mark,enter", "leave", "back", show=False)]
+
+    def __init__(self, scene: Scene, panel: str, actions: list[Action]) -> None:
+        super().__init__()
+        self._scene = scene
+        self._panel = panel
+        self._actions = actions
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="box") as box:
+            box.border_title = Content("help")
+            box.border_subtitle = Content("↑ ↓ scroll · esc back")
+            if self._panel in READING:
+                yield Static(Content(READING[self._panel]), classes="reading")
+            yield Static(self._keys())
+
+    def _keys(self) -> Content:
+        lines: list[Content] = []
+        groups = sorted(GROUPS, key=lambda group: group != self._panel)
+        for group in groups:
+            lines.append(Content.styled(GROUPS[group], "bold $primary"))
+            lines += [
+                Content.assemble("  ", (key_words(action.keys).ljust(13), "bold"), action.help)
+                for action in self._actions
+                if action.group == group
+            ]
+            lines.append(Content(""))
+        return Content("\n").join(lines[:-1])

@@ -1,0 +1,229 @@
+"""The live screen: the panels, and what actions ask of it. Panels draw; actions decide; this joins the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Input
+
+from kvtop.app.actions import ACTIONS, panel_bindings
+from kvtop.app.actions.action import Action
+from kvtop.app.palette import Palette
+from kvtop.app.scene import Scene
+from kvtop.app.screens.words import Words
+from kvtop.app.theme_files import Theme
+from kvtop.app.widgets.block_panel import BlockPanel
+from kvtop.app.widgets.decision_panel import DecisionPanel
+from kvtop.app.widgets.footer import Footer
+from kvtop.app.widgets.headline import Headline
+from kvtop.app.widgets.log_panel import LogPanel
+from kvtop.app.widgets.painted import Painted
+from kvtop.app.widgets.panels import Panels
+from kvtop.app.widgets.pool_grid import PoolGrid
+from kvtop.app.widgets.pressure import Pressure
+from kvtop.app.widgets.sequences import Sequences
+from kvtop.engine.control import AnyCommand, Reply
+from kvtop.view.clean import clean_line, clean_text
+
+if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
+
+
+class LiveScreen(Screen[None]):
+    """``form_values`` is what the inject form held last."""
+
+    DEFAULT_CSS = """
+    LiveScreen { layout: vertical; background: $background; }
+    #filter { dock: bottom; display: none; background: $raised; }
+    #filter.open { display: block; }
+    """
+    BINDINGS = panel_bindings("")
+
+    def __init__(
+        self,
+        scene: Scene,
+        themes: Mapping[str, Theme],
+        use_theme: Callable[[str], None],
+        restart: Callable[[], None],
+        pictures: Path,
+    ) -> None:
+        super().__init__()
+        self.scene = scene
+        self.themes = themes
+        self.use_theme = use_theme
+        self.restart = restart
+        self.form_values: dict[str, str] = {}
+        self._pictures = pictures
+        self.grid = PoolGrid(scene, "grid")
+        self.sequences = Sequences(scene, "sequences")
+        self.log_panel = LogPanel(scene, "log")
+        self._panels = Panels(
+            Headline(scene, "headline"),
+            self.grid,
+            self.sequences,
+            BlockPanel(scene, "block"),
+            self.log_panel,
+            Pressure(scene, "pressure"),
+            DecisionPanel(scene, "decision"),
+            Footer(scene, "footer", self.actions),
+        )
+        self._shown_failure = False
+
+    def compose(self) -> ComposeResult:
+        yield self._panels
+        yield Input(placeholder="show only sequences with …", id="filter", compact=True)
+
+    def on_mount(self) -> None:
+        self.grid.focus()
+
+    # --- frames ---------------------------------------------------------------------------------------------------
+
+    def redraw(self) -> None:
+        """Bring every panel in sight up to date."""
+        in_sight = self._panels.in_sight()
+        self.scene.shown = frozenset(in_sight)
+        for panel in self._panels.query_children(Painted):
+            if panel.id in in_sight:
+                panel.redraw()
+
+    def look_again(self, palette: Palette) -> None:
+        """Everything looks different now."""
+        self.scene.palette = palette
+        for panel in self._panels.query_children(Painted):
+            panel.forget()
+
+    def on_screen_resume(self) -> None:
+        self.redraw()
+
+    # --- what is selected -----------------------------------------------------------------------------------------
+
+    def point_at(self, block: int | None) -> None:
+        self.scene.cursor = block
+        self.redraw()
+
+    def select(self, seq: int | None) -> None:
+        self.scene.selected = seq
+        self.redraw()
+
+    def back_out(self) -> None:
+        """Take back the last choice; while the engine loads, leave."""
+        scene = self.scene
+        if scene.feed.live.info is None and scene.feed.status.state == "loading":
+            self.app.exit(return_code=130)
+        elif scene.filter:
+            scene.filter = ""
+        elif scene.selected is not None:
+            scene.selected = None
+        elif scene.cursor is not None:
+            scene.cursor = None
+        else:
+            scene.zoom = None
+        self.redraw()
+
+    @on(PoolGrid.Pointed)
+    def _pointed(self, event: PoolGrid.Pointed) -> None:
+        self.point_at(event.block)
+
+    @on(Sequences.Selected)
+    def _selected(self, event: Sequences.Selected) -> None:
+        self.select(event.seq)
+
+    # --- keys -----------------------------------------------------------------------------------------------------
+
+    @property
+    def actions(self) -> list[Action]:
+        return list(ACTIONS.values())
+
+    def action_do(self, name: str) -> None:
+        ACTIONS[name].run(self)
+
+    @on(Footer.Pressed)
+    def _footer_pressed(self, event: Footer.Pressed) -> None:
+        self.action_do(event.name)
+
+    @property
+    def focused_panel(self) -> str:
+        """The id of the panel that has the keys."""
+        return self.focused.id or "" if self.focused is not None else ""
+
+    def focus_panel(self, direction: int) -> None:
+        """Give the keys to the next panel in sight that takes them."""
+        ids = [name for name in self._panels.in_sight() if self._panels.get_child_by_id(name).can_focus]
+        at = ids.index(self.focused_panel) if self.focused_panel in ids else -direction
+        self._panels.get_child_by_id(ids[(at + direction) % len(ids)]).focus()
+
+    def toggle_decision(self) -> None:
+        self._panels.decision = not self._panels.decision
+        self.call_after_refresh(self.redraw)
+
+    # --- the filter -----------------------------------------------------------------------------------------------
+
+    def open_filter(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.value = self.scene.filter
+        field.add_class("open")
+        field.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self.scene.filter = event.value
+        self.sequences.redraw()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_kept(self, event: Input.Submitted) -> None:
+        event.input.remove_class("open")
+        self.sequences.focus()
+        self.redraw()
+
+    # --- words and files ------------------------------------------------------------------------------------------
+
+    def say(self, words: str, severity: SeverityLevel = "information") -> None:
+        self.notify(clean_line(words, 300), severity=severity, markup=False)
+
+    def send(self, command: AnyCommand) -> None:
+        """Send a command; an error in the reply is shown."""
+
+        def answered(reply: Reply) -> None:
+            if reply.error:
+                self.say(reply.error, "error")
+
+        self.scene.feed.send(command, answered)
+
+    def show_traceback(self) -> None:
+        traceback = self.scene.feed.status.traceback
+        if traceback:
+            self.app.push_screen(Words("what the engine said last", clean_text(traceback)))
+        else:
+            self.say("there is no traceback: the engine has not failed")
+
+    def pointed_at(self) -> str:
+        """The facts of what is selected, as plain text."""
+        row = self.scene.view.sequences.get(self.scene.selected or 0)
+        if row is not None:
+            return f"{row.name}: {row.status}, {row.tokens} tokens, {len(row.table)} blocks: {row.table}"
+        return self._panels.query_one(BlockPanel).as_text()
+
+    def copy(self, text: str) -> None:
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.say(f"copied: {text}")
+        else:
+            self.say("nothing is selected: point at a block or select a sequence first", "warning")
+
+    def save_picture(self) -> None:
+        try:
+            self._pictures.mkdir(parents=True, exist_ok=True)
+            path = self.app.save_screenshot(path=str(self._pictures))
+        except OSError as error:
+            self.say(f"the picture could not be saved: {error}", "error")
+        else:
+            self.say(f"saved {path}")
+
+    def reason(self) -> str:
+        """Why, for what is selected."""
+        return ""

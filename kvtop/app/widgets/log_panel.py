@@ -1,0 +1,97 @@
+"""The event log: what the scheduler did and why, one line an event, newest below.
+
+Only the lines in sight are put into words, so ten thousand events a second cost no more than ten. Routine ones are left
+out until somebody asks for all. What left the ring before it could be read is counted, not hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.style import Style
+from textual import events
+
+from kvtop.app.actions import panel_bindings
+from kvtop.app.lines import Line, Span
+from kvtop.app.scene import Scene
+from kvtop.app.widgets.painted import Framed
+from kvtop.engine import events as e
+from kvtop.view.describe import describe
+from kvtop.view.event_log import LogEntry
+from kvtop.view.owner_slots import glyph
+
+_ROUTINE = (e.Cached, e.Allocated, e.Freed)
+"""Events that follow from others or happen all the time; left out unless all are asked for."""
+
+
+class LogPanel(Framed, can_focus=True):
+    """``back`` counts how many events the last line in sight is behind the newest; 0 follows them."""
+
+    BINDINGS = panel_bindings("log")
+
+    def __init__(self, scene: Scene, id: str) -> None:
+        super().__init__(scene, id)
+        self.back = 0
+        self._total = 0
+
+    def title(self) -> Sequence[Span]:
+        named = self.scene.palette.named
+        words: list[Span] = [("events", named.title)]
+        if self.back:
+            words.append((f" {self.back:,} newer below", named.warning))
+        return words
+
+    def figures(self) -> Sequence[Span]:
+        named, log = self.scene.palette.named, self.scene.view.log
+        dropped = log.total - len(log.entries)
+        if not log.total:
+            return ()
+        return [(f"{log.total:,}" + (f" · {dropped:,} dropped" if dropped else ""), named.muted)]
+
+    def content(self, width: int, height: int) -> Sequence[Line]:
+        log = self.scene.view.log
+        if self.back:  # stay at the same event while others arrive
+            self.back += log.total - self._total
+        self._total = log.total
+        self.back = max(0, min(self.back, len(log.entries) - height))
+        every = self.scene.all_events
+        older = islice(reversed(log.entries), self.back, None)
+        seen = list(islice((entry for entry in older if every or not isinstance(entry.event, _ROUTINE)), height))
+        return [self._line(entry) for entry in reversed(seen)]
+
+    def _line(self, entry: LogEntry) -> Line:
+        named = self.scene.palette.named
+        event = entry.event
+        seq = getattr(event, "seq", 0)
+        slot = self.scene.view.slots.slot_of(seq) if seq else -1
+        return (
+            (f"{entry.step:>7,} ", named.faint),
+            (glyph(slot) if slot >= 0 else " ", self.scene.palette.owner_ink(slot)),
+            (" ", named.text),
+            (describe(event, self.scene.view), self._style(event)),
+        )
+
+    def _style(self, event: e.AnyEvent) -> Style:
+        named = self.scene.palette.named
+        if isinstance(event, e.Preempted | e.Rejected):
+            return named.bad
+        if isinstance(event, e.Shortage | e.Waits | e.Evicted | e.Warned | e.CacheCleared):
+            return named.warning
+        if isinstance(event, e.Commanded | e.Changed):
+            return named.accent
+        if isinstance(event, e.Finished | e.Completed):
+            return named.good
+        return named.muted if isinstance(event, _ROUTINE) else named.text
+
+    def scroll_back(self, lines: int) -> None:
+        """Towards older events, or newer ones when negative."""
+        self._total = self.scene.view.log.total
+        self.back = max(0, self.back + lines)
+        self.redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.scroll_back(3)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.scroll_back(-3)

@@ -1,0 +1,85 @@
+"""The card over the grid: what the engine is doing when there is nothing to see, in a few words and with a way on.
+
+Lines in, lines out; it reads the feed's status and the view and decides which card, if any, is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kvtop.app.lines import Line, Span, fitted, line_width, wrapped
+from kvtop.app.scene import Scene
+from kvtop.view.clean import clean_line
+
+BAR = 28
+
+
+def card_for(scene: Scene, width: int) -> list[Line]:
+    """The lines of the card that is due, framed; empty when the grid speaks for itself."""
+    state, view = scene.feed.status.state, scene.view
+    if state == "failed":
+        body = _failed(scene, min(60, width - 6))
+    elif state == "stopped":
+        body = [[("the engine has ended", scene.palette.named.strong)]]
+    elif view.info is None:
+        body = _loading(scene, min(60, width - 6))
+    elif not view.counters.requests and not view.sequences and state != "loading":
+        body = _empty(scene)
+    else:
+        return []
+    return _framed(scene, body, width)
+
+
+def _loading(scene: Scene, width: int) -> list[list[Span]]:
+    named, status = scene.palette.named, scene.feed.status
+    lines: list[list[Span]] = [list(line) for line in wrapped(clean_line(status.detail), named.strong, width)]
+    if status.total > 0:
+        share = min(1.0, status.done / status.total)
+        full = round(share * BAR)
+        lines.append([("━" * full, named.accent), ("━" * (BAR - full), named.faint), (f" {share:4.0%}", named.text)])
+    return [*lines, [], [("esc", named.accent), (" cancel", named.muted)]]
+
+
+def _empty(scene: Scene) -> list[list[Span]]:
+    named, view = scene.palette.named, scene.view
+    assert view.info is not None
+    return [
+        [("No traffic yet", named.strong)],
+        [(f"{view.info.num_blocks:,} blocks of {view.info.block_size} tokens are waiting", named.muted)],
+        [],
+        [("i", named.accent), (" send requests", named.text)],
+        [("?", named.accent), (" what everything means", named.text)],
+    ]
+
+
+def _failed(scene: Scene, width: int) -> list[list[Span]]:
+    named, status = scene.palette.named, scene.feed.status
+    last = [line for line in status.traceback.strip().splitlines() if line.strip()]
+    reason = clean_line(status.detail or (last[-1] if last else "no reason was given"), 300)
+    return [
+        [(" the engine died ", named.alarm)],
+        [],
+        *(list(line) for line in wrapped(reason, named.text, width)[:4]),
+        [],
+        [
+            ("r", named.accent), (" restart   ", named.text),
+            ("enter", named.accent), (" traceback   ", named.text),
+            ("q", named.accent), (" quit", named.text),
+        ],
+        [("what you see is its last state", named.muted)],
+    ]  # fmt: skip
+
+
+def _framed(scene: Scene, body: Iterable[Iterable[Span]], width: int) -> list[Line]:
+    """The body centred in a box with one line of air above and below."""
+    named = scene.palette.named
+    lines = [tuple(line) for line in body]
+    inner = min(width - 2, max(line_width(line) for line in lines) + 6)
+    if inner < 8:
+        return []
+    edge = named.focus
+    framed: list[Line] = [(("╭" + "─" * inner + "╮", edge),)]
+    for line in ((), *lines, ()):
+        air = max(0, inner - line_width(line)) // 2
+        framed.append((("│", edge), *fitted(((" " * air, named.text), *line), inner, named.text), ("│", edge)))
+    return [*framed, (("╰" + "─" * inner + "╯", edge),)]
