@@ -55,19 +55,19 @@ def share(text: str) -> float:
     return value
 
 
-_UNITS = {"": 1, "B": 1} | {
+_UNITS = {"": 1, "b": 1} | {
     prefix + suffix: base**power
-    for power, prefix in enumerate("KMGT", start=1)
-    for suffix, base in (("iB", 1024), ("B", 1000), ("", 1024))
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("ib", 1024), ("b", 1000), ("", 1024))
 }
 
 
 def size(text: str) -> int:
     """Bytes: ``2GiB``, ``512MiB``, ``1.5GB`` (powers of 1000), ``64M`` (of 1024), or a plain number."""
-    number = text.rstrip("KMGTBikmgtb ")
-    unit = text[len(number) :].strip().replace("k", "K").replace("m", "M").replace("g", "G").replace("t", "T")
+    lowered = text.lower()
+    number = lowered.rstrip("bikmgt ")
     try:
-        value = float(number) * _UNITS[unit]
+        value = float(number) * _UNITS[lowered[len(number) :].strip()]
     except (ValueError, KeyError):
         raise ValueError("a size such as 2GiB, 512MiB or 1.5GB") from None
     if not 0 <= value < 2**63:

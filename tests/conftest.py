@@ -1,6 +1,9 @@
-"""What every test stands on: one pinned terminal, and no settings but the test's own."""
+"""What every test stands on: one pinned terminal, no settings but the test's own, and the default model."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 for name in [name for name in os.environ if name.startswith("KVTOP_") and name != "KVTOP_MODEL_DIR"]:
     del os.environ[name]
@@ -17,3 +20,12 @@ os.environ["LINES"] = "36"
 # Torch on one thread: the models of the tests are tiny, and two processes whose threads wait for each other by spinning
 # slow one another down tenfold.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.fixture(scope="session")
+def model_folder() -> Path:
+    """The default model's folder; the first test that asks on a fresh machine pulls it."""
+    from kvtop.models.resolve import resolve_model
+    from kvtop.settings import DEFAULT_MODEL
+
+    return resolve_model(DEFAULT_MODEL)
