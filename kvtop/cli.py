@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kvtop import __version__
+from kvtop.extra import PACKAGES, missing_words
 from kvtop.failure import Failure
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -111,7 +112,9 @@ def _report(error: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     text = clean_line(" ".join(str(error).split()), limit=1000)
-    if not isinstance(error, Failure):
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in PACKAGES:
+        text = missing_words("this", error.name or "")
+    elif not isinstance(error, Failure):
         text = f"internal error: {type(error).__name__}: {text}" + ("" if debug else " (--debug shows where)")
     print(f"kvtop: {text}", file=sys.stderr)
     return FAILED

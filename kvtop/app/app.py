@@ -21,6 +21,7 @@ from kvtop.app.scene import Scene
 from kvtop.app.screens.live import LiveScreen
 from kvtop.app.terminal import detect
 from kvtop.app.theme_files import Theme, load_themes
+from kvtop.engine.control import AnyCommand, Reply
 from kvtop.sources.source import Source
 from kvtop.view.colours import to_hex
 
@@ -33,6 +34,8 @@ class AppSettings:
     """Where the user's own themes are."""
     pictures_folder: Path = Path()
     """Where screenshots go."""
+    first_commands: tuple[AnyCommand, ...] = ()
+    """Sent at the start; the engine carries them out before its first step."""
     keys: dict[str, str] = field(default_factory=dict)
     """Action name → keys, in place of its own."""
     warnings: tuple[str, ...] = ()
@@ -72,7 +75,13 @@ class KvtopApp(App[None]):
     def on_mount(self) -> None:
         for warning in self._warnings:
             self.live.say(warning, "warning")
+        for command in self._settings.first_commands:
+            self.feed.send(command, self._tell_refusal)
         self.set_interval(self._tick_s, self.tick)
+
+    def _tell_refusal(self, reply: Reply) -> None:
+        if reply.error:
+            self.live.say(reply.error, "error")
 
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""

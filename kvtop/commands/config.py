@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
+from kvtop.commands.engine_flags import say_warnings
 from kvtop.settings import SETTINGS, Settings, gather
 from kvtop.view.clean import clean_line
 
@@ -27,8 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = gather({})
-    for warning in settings.warnings:
-        print(f"kvtop: warning: {clean_line(warning, limit=1000)}", file=sys.stderr)
+    say_warnings(settings)
     if args.json:
         print(json.dumps(_as_json(settings), indent=2))
     else:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvtop.settings import SETTINGS, Setting, Settings, gather
+from kvtop.view.clean import clean_line
 
 _POOL_SIZE = ("num_blocks", "kv_memory")
 
@@ -44,12 +45,15 @@ def add_flag(group: argparse._ActionsContainer, setting: Setting) -> None:
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """Every setting's value under the flags that were given; what was wrong elsewhere is said on stderr."""
+    """Every setting's value under the flags that were given."""
     names = {setting.name for setting in SETTINGS}
-    settings = gather({name: value for name, value in vars(args).items() if name in names})
+    return gather({name: value for name, value in vars(args).items() if name in names})
+
+
+def say_warnings(settings: Settings) -> None:
+    """What was wrong in the environment or the config file, on stderr."""
     for warning in settings.warnings:
-        print(f"kvtop: warning: {warning}", file=sys.stderr)
-    return settings
+        print(f"kvtop: warning: {clean_line(warning, limit=1000)}", file=sys.stderr)
 
 
 def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 
 from kvtop.commands.bars import stage_bar
-from kvtop.commands.engine_flags import add_flag, settings_from
+from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
 from kvtop.models.catalogue import KNOWN
 from kvtop.models.resolve import model_store, resolve_model
 from kvtop.models.store import Installed
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = settings_from(args)
+    say_warnings(settings)
     if args.action == "list":
         _list(model_store(settings["model_dir"]).installed(), as_json=args.json)
         return 0

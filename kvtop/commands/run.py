@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvtop.commands.bars import count_bar, stage_bar
-from kvtop.commands.engine_flags import add_engine_flags, settings_from
+from kvtop.commands.engine_flags import add_engine_flags, say_warnings, settings_from
 from kvtop.commands.run_report import BAD_ENDS, RunReport
 from kvtop.commands.run_tables import print_run, run_as_json
 from kvtop.engine.control import Inject
 from kvtop.engine.events import Batch
 from kvtop.engine.workload import WorkloadError, read_workload
+from kvtop.extra import require
 from kvtop.view.clean import clean_line
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     requests = read_workload(args.workload)
     settings = settings_from(args)
+    say_warnings(settings)
+    require("kvtop run", "torch", "transformers")
     with stage_bar() as report:
         report("starting the engine", 0, 0)
         from kvtop.engine.assembly import build_engine  # torch and transformers, seconds

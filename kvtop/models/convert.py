@@ -8,17 +8,15 @@ before merging stands there only as a name, and what is not carried over is retu
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from kvtop.extra import require
 from kvtop.failure import Failure
 from kvtop.models.progress import Report, run_watched
-
-_NEEDED = ("torch", "transformers", "gguf", "accelerate", "safetensors")
 
 
 def convert_gguf(gguf: Path, target: Path, report: Report) -> list[str]:
@@ -30,9 +28,7 @@ def convert_gguf(gguf: Path, target: Path, report: Report) -> list[str]:
     with gguf.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise Failure(f"{gguf}: is not a GGUF file (it does not begin with GGUF)")
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Failure(f"converting a GGUF file needs {', '.join(missing)}: pip install 'kvtop-live[engine]'")
+    require("converting a GGUF file", "torch", "transformers", "gguf", "accelerate", "safetensors")
     process = subprocess.Popen(
         [sys.executable, "-m", "kvtop.models.convert", str(gguf), str(target)],
         stdin=subprocess.DEVNULL,
