@@ -48,6 +48,16 @@ class EventLog:
                     break
         return None
 
+    def of_step(self, step: int) -> list[LogEntry]:
+        """The entries of a step, in order, as far as they are held."""
+        found: list[LogEntry] = []
+        for entry in reversed(self.entries):
+            if entry.step < step:
+                break
+            if entry.step == step:
+                found.append(entry)
+        return found[::-1]
+
     def causes(self, event: AnyEvent) -> list[LogEntry]:
         """The chain of causes of an event, nearest first, as far as it is held."""
         chain: list[LogEntry] = []

@@ -54,6 +54,7 @@ class PoolView:
         self.series = PressureSeries()
         self.last_events: list[e.AnyEvent] = []
         """Events of the last batch, per-token ones included."""
+        self.last_advanced: e.Advanced | None = None
         self.last_timing: e.StepTimed | None = None
         self.ended: deque[EndedRequest] = deque(maxlen=ENDED_REQUESTS)
         """Requests that are over, oldest first."""

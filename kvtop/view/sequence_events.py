@@ -181,6 +181,7 @@ def completed(view: PoolView, event: e.Completed) -> None:
 
 
 def advanced(view: PoolView, event: e.Advanced) -> None:
+    view.last_advanced = event
     size = view.block_size
     sequences = view.sequences
     blocks: list[int] = []
