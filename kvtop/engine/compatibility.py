@@ -54,8 +54,8 @@ def find_layers(model: Any, num_tokens: int) -> dict[int, LayerShape]:
     Raises:
         Failure: the model cannot be run with the hook, or not all its layers call it.
     """
-    dry_run = DryRun()
     places = torch.arange(num_tokens, device=model.device)[None]
+    dry_run = DryRun(places[0])
     try:
         model(
             input_ids=torch.zeros_like(places),

@@ -14,7 +14,8 @@ import torch
 from transformers import AttentionInterface
 
 from kvtop.engine.kv_cache import KVCache, LayerShape
-from kvtop.kernels.paged import AttentionRule, PagedBatch
+from kvtop.engine.step_inputs import StepInputs
+from kvtop.kernels.paged import AttentionRule
 
 ATTENTION_NAME = "kvtop"
 CONTEXT_KEYWORD = "kvtop_step"
@@ -28,12 +29,14 @@ class HookError(RuntimeError):
 class StepContext:
     """What attention needs to know of one step. Made anew for each."""
 
-    def __init__(self, batch: PagedBatch, cache: KVCache, layer_places: dict[int, int]) -> None:
+    def __init__(self, inputs: StepInputs, cache: KVCache, layer_places: dict[int, int]) -> None:
         """``layer_places`` maps a module's ``layer_idx`` to its place in ``cache.layers``."""
-        self._slots = batch.slots
+        self.positions = inputs.positions[0]
+        """int64 [tokens]"""
+        self._slots = inputs.batch.slots
         self._cache = cache
         self._places = layer_places
-        self._attend = cache.kernels.begin(batch)
+        self._attend = cache.kernels.begin(inputs.batch)
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: AttentionRule
@@ -50,7 +53,8 @@ class DryRun:
     Attention's output is zeros of the right shape, which is enough to reach every layer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, positions: torch.Tensor) -> None:
+        self.positions = positions
         self.shapes: dict[int, LayerShape] = {}
 
     def attend(
@@ -71,7 +75,7 @@ def paged_attention(
     scaling: float | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The registered function: ``query`` [1, query_heads, tokens, dim], ``key`` and ``value`` likewise with KV heads, to
+    """The registered function: ``query`` [1, query_heads, tokens, dim], ``key`` and ``value`` with KV heads, to
     [1, tokens, query_heads, dim], as transformers expects it.
 
     Raises:
@@ -87,7 +91,20 @@ def paged_attention(
         raise HookError(f"{type(module).__name__} brought an attention mask of its own")
     rule = _rule(module, layer, query.shape[-1] ** -0.5 if scaling is None else scaling, keywords)
     new_query, new_key, new_value = (states[0].transpose(0, 1) for states in (query, key, value))
+    if getattr(module, "attn_temperature_tuning", False) and not module.use_rope:
+        new_query = _move_temperature(module, new_query, context.positions)
     return context.attend(layer, new_query, new_key, new_value, rule).unsqueeze(0), None
+
+
+def _move_temperature(module: Any, query: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Llama 4 scales the queries of its layers without rotary embedding by their position, which it takes to be their
+    place in the batch. Undo the one scale and apply the other (Llama4TextAttention.forward of transformers 5)."""
+
+    def scale(places: torch.Tensor) -> torch.Tensor:
+        return torch.log1p(torch.floor((places.float() + 1.0) / module.floor_scale)) * module.attn_scale + 1.0
+
+    moved = scale(positions) / scale(torch.arange(len(positions), device=positions.device))
+    return (query * moved[:, None, None]).to(query.dtype)
 
 
 def _rule(module: torch.nn.Module, layer: int, scaling: float, keywords: dict[str, Any]) -> AttentionRule:

@@ -37,7 +37,7 @@ class HookedForward:
         self._layer_places = layer_places
 
     def __call__(self, inputs: StepInputs, logit_rows: torch.Tensor) -> torch.Tensor:
-        context = StepContext(inputs.batch, self._cache, self._layer_places)
+        context = StepContext(inputs, self._cache, self._layer_places)
         output = self._model(
             input_ids=inputs.token_ids,
             position_ids=inputs.positions,
