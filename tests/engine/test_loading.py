@@ -158,11 +158,11 @@ def test_a_length_beyond_the_models_positions_is_refused(llama: Path) -> None:
 
 def test_long_rotary_factors_that_switch_for_a_whole_batch_limit_the_length(tmp_path: Path) -> None:
     config = SERVED["Phi3"]()
+    config.original_max_position_embeddings = 32
     config.rope_parameters = {
         "rope_type": "longrope",
         "rope_theta": 10_000.0,
         "partial_rotary_factor": 1.0,
-        "original_max_position_embeddings": 32,
         "short_factor": [1.0] * 4,
         "long_factor": [4.0] * 4,
     }
