@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -81,6 +82,21 @@ def _head(word: str, cells: int) -> str:
         if width(word[: end + 1]) > cells:
             return word[:end]
     return word
+
+
+class Part(NamedTuple):
+    """A piece of a line that may have to go: those of the highest rank first, rank 0 never."""
+
+    rank: int
+    spans: Line
+
+
+def fitting(parts: Iterable[Part], cells: int) -> Line:
+    """The parts that have room in ``cells``, in their order."""
+    kept = list(parts)
+    while sum(line_width(part.spans) for part in kept) > cells and any(part.rank for part in kept):
+        kept.remove(max(reversed(kept), key=lambda part: part.rank))
+    return tuple(span for part in kept for span in part.spans)
 
 
 def strip_of(line: Line, cells: int) -> Strip:

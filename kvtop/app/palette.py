@@ -124,10 +124,13 @@ class Palette:
         )
 
     def selected(self, style: Style) -> Style:
-        """The same style on the background of the selected row."""
+        """The same style on the background of the selected row; what has a background of its own keeps it."""
         found = self._selected.get(style)
         if found is None:
-            extra = Style(reverse=True) if self.depth <= Depth.ANSI else Style(bgcolor=self._named("raised"))
+            if self.depth <= Depth.ANSI:
+                extra = Style(reverse=True)
+            else:
+                extra = Style(bgcolor=self._named("raised")) if style.bgcolor == self.named.text.bgcolor else Style()
             found = self._selected[style] = style + extra
         return found
 

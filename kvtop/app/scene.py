@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from kvtop.app.feed import Feed
@@ -39,10 +39,10 @@ class Scene:
     """Shows sequences whose name, state or prompt holds this text."""
     all_events: bool = False
     """The log shows every event, and not only those in which something was decided."""
+    decision: bool | None = None
+    """The decision path is wanted; None: while the engine is paused."""
     until: str = "preempted"
     """The kind of event that ``>`` runs to."""
-    shown: frozenset[str] = field(default_factory=frozenset)
-    """Names of the panels that have room on the screen."""
 
     @property
     def view(self) -> PoolView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvtop.view.describe import wait_words
 from kvtop.view.sequence_view import SequenceView
 
 
@@ -16,17 +17,8 @@ def state_of(row: SequenceView) -> str:
     return {"waiting": "waits", "swapped": "swapped", "finished": "ends"}[row.status]
 
 
-def wait_reason(row: SequenceView) -> str:
+def waits_for(row: SequenceView) -> str:
     """Why it does not run, in a few words with the numbers."""
-    wait = row.wait
-    if wait is None:
+    if row.wait is None:
         return "behind others in the queue" if row.status == "waiting" else ""
-    words = {
-        "seats": f"all {wait.running} seats are taken",
-        "token_budget": "this step's token budget is spent",
-        "blocks": f"needs {wait.needed:,}, {wait.free + wait.cached - wait.promised:,} to be had",
-        "watermark": f"needs {wait.needed:,}; the watermark keeps {wait.watermark_blocks:,.0f}",
-        "swapped_first": "swapped-out ones go first",
-        "siblings": "its samples run together",
-    }
-    return words[wait.reason]
+    return wait_words(row.wait)

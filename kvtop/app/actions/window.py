@@ -36,7 +36,10 @@ def theme(live: LiveScreen) -> None:
 
 
 def decision(live: LiveScreen) -> None:
-    live.toggle_decision()
+    scene = live.scene
+    shown = scene.view.paused if scene.decision is None else scene.decision
+    scene.decision = not shown
+    live.redraw()
 
 
 def help_screen(live: LiveScreen) -> None:

@@ -35,9 +35,9 @@ class Ink:
         self._blank = palette.named.text
 
     def strips(self, row: Codes, shape: Shape, first_block: int, width: int) -> list[Strip]:
-        """The strips (three at CARD, else one) of one row of cells, each ``width`` characters wide."""
-        if shape.zoom == Zoom.CARD:
-            return [self._card_line(row, shape, first_block, line, width) for line in range(3)]
+        """The strips (as many as a cell is high) of one row of cells, each ``width`` characters wide."""
+        if shape.cell_height > 1:
+            return [self._line_of_large(row, shape, first_block, line, width) for line in range(shape.cell_height)]
         segments = []
         if shape.gutter:
             segments.append(Segment(f"{first_block:>{shape.gutter - 1}} ", self._gutter))
@@ -94,22 +94,33 @@ class Ink:
         paper = (self._blank if lower == _HALF_NOTHING else self._style(lower)).bgcolor
         return Segment("▀" * length, Style(color=ink, bgcolor=paper))
 
-    def _card_line(self, row: Codes, shape: Shape, first_block: int, line: int, width: int) -> Strip:
+    def _line_of_large(self, row: Codes, shape: Shape, first_block: int, line: int, width: int) -> Strip:
+        """One line of a row of cards or tiles; the last column of each, and a card's last line, are left as a gap."""
         segments = []
+        if shape.gutter:
+            label = f"{first_block:>{shape.gutter - 1}} " if line == 0 else " " * shape.gutter
+            segments.append(Segment(label, self._gutter))
+        inner = shape.cell_width - 1
         for column, code in enumerate(row.tolist()):
-            if line == 2 or code == NOTHING:
-                segments.append(Segment(" " * 8, self._blank))
+            if code == NOTHING or line == 2:
+                segments.append(Segment(" " * shape.cell_width, self._blank))
                 continue
-            style = self._style(code)
-            block = first_block + column
-            if line == 0:
-                text = f"{self.letter(code)}{block:>6}"
-            else:
-                refs, fill = refs_of(code), cell_of(code).fill
-                bar = self._eighths[fill] * 4 if fill < FULL else "    "
-                text = f"{bar:<4} {'×' + str(refs) if refs > 1 else '':>2}"
-            segments += [Segment(text[:7], style), Segment(" ", self._blank)]
-        drawn = len(row) * 8
+            text = self._card_text(code, first_block + column, line) if inner > 3 else self._tile_text(code, line)
+            segments += [Segment(text, self._style(code)), Segment(" ", self._blank)]
+        drawn = shape.gutter + len(row) * shape.cell_width
         if drawn < width:
             segments.append(Segment(" " * (width - drawn), self._blank))
         return Strip(segments, width)
+
+    def _card_text(self, code: int, block: int, line: int) -> str:
+        if line == 0:
+            return f"{self.letter(code)}{block:>6}"[:7]
+        return f"{self._bar(code, 4)} {'×' + str(refs_of(code)) if refs_of(code) > 1 else '':>2}"[:7]
+
+    def _tile_text(self, code: int, line: int) -> str:
+        return f"{self.letter(code)}{self._powers[refs_of(code)]} " if line == 0 else self._bar(code, 3)
+
+    def _bar(self, code: int, cells: int) -> str:
+        """How full a partly filled block is, as a bar; nothing for the others."""
+        cell = cell_of(code)
+        return self._eighths[cell.fill] * cells if cell.state != FREE and cell.fill < FULL else " " * cells

@@ -1,6 +1,6 @@
 """The shape of the grid: which zoom, how many columns, which block lies under which character.
 
-Five zooms, from one card a block to thousands of blocks a cell. ``shape_for`` takes the largest at which the whole
+Six zooms, from one card a block to thousands of blocks a cell. ``shape_for`` takes the largest at which the whole
 pool is in sight; at a zoom somebody asked for that is too large for the panel, the grid scrolls. Arithmetic only.
 """
 
@@ -16,19 +16,23 @@ GUTTER_FROM_WIDTH = 40
 class Zoom(IntEnum):
     CARD = 0
     """8 × 3 characters a block: number, owner, fill, ref count."""
-    WIDE = 1
+    TILE = 1
+    """4 × 2 characters a block: owner, ref count, fill."""
+    WIDE = 2
     """Two characters a block: glyph, and its fill or ref count."""
-    CELL = 2
+    CELL = 3
     """One character a block."""
-    HALF = 3
+    HALF = 4
     """Two blocks a character, one above the other; colours only."""
-    GROUP = 4
+    GROUP = 5
     """Many blocks a character: the owner of most of them, and how many are held."""
 
 
-_WIDTH = {Zoom.CARD: 8, Zoom.WIDE: 2, Zoom.CELL: 1, Zoom.HALF: 1, Zoom.GROUP: 1}
+_WIDTH = {Zoom.CARD: 8, Zoom.TILE: 4, Zoom.WIDE: 2, Zoom.CELL: 1, Zoom.HALF: 1, Zoom.GROUP: 1}
+_HEIGHT = {Zoom.CARD: 3, Zoom.TILE: 2}
 _LABELS = {
     Zoom.CARD: "a card a block",
+    Zoom.TILE: "a tile a block",
     Zoom.WIDE: "two characters a block",
     Zoom.CELL: "a cell a block",
     Zoom.HALF: "half a cell a block",
@@ -52,11 +56,11 @@ class Shape:
 
     @property
     def cell_height(self) -> int:
-        return 3 if self.zoom == Zoom.CARD else 1
+        return _HEIGHT.get(self.zoom, 1)
 
     @property
     def blocks_per_row(self) -> int:
-        """Blocks in one row of characters (of cards, at CARD)."""
+        """Blocks in one row of cells."""
         return self.columns * self.per_cell * (2 if self.zoom == Zoom.HALF else 1)
 
     @property
@@ -109,7 +113,7 @@ def shape_for(num_blocks: int, width: int, height: int, wish: Zoom | None = None
 def _shape(zoom: Zoom, num_blocks: int, width: int, height: int) -> Shape:
     gutter = len(str(num_blocks - 1)) + 1 if width >= GUTTER_FROM_WIDTH and zoom != Zoom.CARD else 0
     room = max(1, (width - gutter) // _WIDTH[zoom])
-    rows = max(1, height // (3 if zoom == Zoom.CARD else 1))
+    rows = max(1, height // _HEIGHT.get(zoom, 1))
     columns = _round_columns(room)
     per_row = 2 if zoom == Zoom.HALF else 1
     if zoom != Zoom.GROUP:

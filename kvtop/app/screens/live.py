@@ -29,6 +29,8 @@ from kvtop.app.widgets.pressure import Pressure
 from kvtop.app.widgets.sequences import Sequences
 from kvtop.engine.control import AnyCommand, Reply
 from kvtop.view.clean import clean_line, clean_text
+from kvtop.view.decision import sequence_in_question
+from kvtop.view.why import why_block, why_sequence
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -85,8 +87,9 @@ class LiveScreen(Screen[None]):
 
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""
+        wanted = self.scene.decision
+        self._panels.decision = self.scene.view.paused if wanted is None else wanted
         in_sight = self._panels.in_sight()
-        self.scene.shown = frozenset(in_sight)
         for panel in self._panels.query_children(Painted):
             if panel.id in in_sight:
                 panel.redraw()
@@ -157,10 +160,6 @@ class LiveScreen(Screen[None]):
         at = ids.index(self.focused_panel) if self.focused_panel in ids else -direction
         self._panels.get_child_by_id(ids[(at + direction) % len(ids)]).focus()
 
-    def toggle_decision(self) -> None:
-        self._panels.decision = not self._panels.decision
-        self.call_after_refresh(self.redraw)
-
     # --- the filter -----------------------------------------------------------------------------------------------
 
     def open_filter(self) -> None:
@@ -225,5 +224,11 @@ class LiveScreen(Screen[None]):
             self.say(f"saved {path}")
 
     def reason(self) -> str:
-        """Why, for what is selected."""
-        return ""
+        """Why, for what is selected; with nothing selected, for what the last step was about."""
+        view, cursor = self.scene.view, self.scene.cursor
+        if self.scene.selected in view.sequences:
+            return why_sequence(view, self.scene.selected)
+        if cursor is not None and cursor < view.blocks.num_blocks:
+            return why_block(view, cursor)
+        seq = sequence_in_question(view) if view.info is not None else None
+        return why_sequence(view, seq) if seq is not None else "Nothing has been decided yet."

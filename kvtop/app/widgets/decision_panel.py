@@ -1,20 +1,62 @@
-"""The decision path: the way the scheduler took for the last block it needed, with the real numbers.
+"""The decision path: the way the scheduler took in the last step, question by question, with the real numbers.
 
-Last block has room? → write · else free block? → append · else cached one? → evict · else who is the victim, by which
-rule → what it freed → again. Steps come from ``kvtop.view.decision``, which reads them off the events.
+Shown while the engine is paused (or asked for with ``d``). The turns come from ``kvtop.view.decision``, which reads
+them off the events; here they only get their place: each "no" leads one step further in, then stands what was done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvtop.app.lines import Line, Span
+from kvtop.app.lines import Line, Span, line_width, wrapped
 from kvtop.app.widgets.painted import Framed
+from kvtop.view.decision import Turn, decision_path, sequence_in_question
+from kvtop.view.words import who
 
 
 class DecisionPanel(Framed):
+    """Tells of the selected sequence when something was decided about it, else of the one that tells most."""
+
+    def _path(self) -> tuple[int | None, list[Turn]]:
+        view, selected = self.scene.view, self.scene.selected
+        if selected is not None and (turns := decision_path(view, selected)):
+            return selected, turns
+        seq = sequence_in_question(view)
+        return seq, decision_path(view, seq) if seq is not None else []
+
     def title(self) -> Sequence[Span]:
-        return [("decision", self.scene.palette.named.title)]
+        palette, view = self.scene.palette, self.scene.view
+        seq, _ = self._path()
+        words: list[Span] = [("decision", palette.named.title)]
+        if seq is not None:
+            words += [(" for ", palette.named.muted), (who(view, seq), palette.owner_ink(view.slots.slot_of(seq)))]
+        return words
+
+    def figures(self) -> Sequence[Span]:
+        return [(f"step {self.scene.view.step:,}", self.scene.palette.named.muted)] if self.scene.view.info else ()
 
     def content(self, width: int, height: int) -> Sequence[Line]:
-        return ()
+        named = self.scene.palette.named
+        _, turns = self._path()
+        if not turns:
+            return [((" nothing was decided in this step", named.muted),)]
+        lines: list[Line] = []
+        for depth, turn in enumerate(turns):
+            lines += self._turn(turn, depth, width)
+        return lines if len(lines) <= height else [*lines[: height - 1], lines[-1]]
+
+    def _turn(self, turn: Turn, depth: int, width: int) -> list[Line]:
+        named = self.scene.palette.named
+        inset = " " * min(depth, 4)
+        mark, style = {True: ("✓", named.good), False: ("✗", named.warning), None: ("◆", named.bad)}[turn.yes]
+        lines: list[Line] = [((f" {inset}", named.text), (mark, style), (f" {turn.question} ", named.text))]
+        numbers = (turn.numbers, named.muted)
+        if line_width([*lines[0], numbers]) <= width:
+            lines = [(*lines[0], numbers)]
+        else:
+            lines.append(((f" {inset}  ", named.text), numbers))
+        if turn.then:
+            told = wrapped(turn.then, named.strong, max(8, width - len(inset) - 6))
+            lines.append(((f" {inset}  → ", named.strong), *told[0]))
+            lines += [((f" {inset}    ", named.strong), *line) for line in told[1:]]
+        return lines

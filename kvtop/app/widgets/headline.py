@@ -8,18 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import numpy as np
 from rich.style import Style
 
-from kvtop.app.lines import Line, Span, between, line_width
+from kvtop.app.lines import Line, Part, Span, between, fitting, line_width
 from kvtop.app.widgets.painted import Painted
+from kvtop.view import figures
 from kvtop.view.clean import clean_line
-from kvtop.view.series import Column
+from kvtop.view.waste import measure_waste
+from kvtop.view.words import UNKNOWN, count, duration, share, size
 
-UNKNOWN = "–"
 GAUGE = 20
-SPEED_SECONDS = 10
-PREEMPT_SECONDS = 60
 
 
 class Headline(Painted):
@@ -34,21 +32,23 @@ class Headline(Painted):
 
     def _what_runs(self, width: int) -> Line:
         named, info = self.scene.palette.named, self.scene.view.info
-        start: list[Span] = [(" kvtop ", named.title)]
+        start = Part(0, ((" kvtop ", named.title),))
         if info is None:
-            return tuple(start)
+            return start.spans
         settings = self.scene.view.settings
-        facts: list[Span] = [
-            (f" {clean_line(info.model, 40)}", named.strong),
-            (f" · {info.device} {_short(info.dtype)}", named.text),
-            (f" · {info.block_size} tok × {_bytes(info.kv_bytes_per_token)}", named.muted),
-            (f" · {settings.get('preempt', info.preempt)}, {settings.get('victim', info.victim)}", named.muted),
-        ]
-        if info.policy != "paged":
-            facts.append((f" · {info.policy}", named.warning))
-        while facts and line_width([*start, *facts]) > width - 1:
-            facts.pop()
-        return (*start, *facts)
+        policy = f" · {info.policy}" if info.policy != "paged" else ""
+        return fitting(
+            [
+                start,
+                Part(1, ((f" {clean_line(info.model, 40)}", named.strong),)),
+                Part(3, ((f" · {info.device} {_short(info.dtype)}", named.text),)),
+                Part(4, ((f" · {info.block_size} tok × {size(info.kv_bytes_per_token)}", named.muted),)),
+                Part(2, ((policy, named.warning),)),
+                Part(5, ((f" · {settings.get('preempt', info.preempt)}", named.muted),)),
+                Part(5, ((f", {settings.get('victim', info.victim)}", named.muted),)),
+            ],
+            width - 1,
+        )
 
     def _state(self) -> list[Span]:
         named, feed, view = self.scene.palette.named, self.scene.feed, self.scene.view
@@ -80,100 +80,63 @@ class Headline(Painted):
     # --- the second line ------------------------------------------------------------------------------------------
 
     def _pool_line(self, width: int) -> Line:
-        named, info = self.scene.palette.named, self.scene.view.info
-        blocks = f"{info.num_blocks:,} blocks" if info is not None else f"{UNKNOWN} blocks"
-        size = f" {_bytes(info.num_blocks * info.block_size * info.kv_bytes_per_token)}" if info is not None else ""
-        head: list[Span] = [(" POOL ", named.title), (blocks, named.strong), (size, named.muted), ("  ", named.text)]
-        levels = self._levels()
-        figures = self._figures()
-        gauge = self._gauge() if width >= 132 else []
-        while figures and line_width([*head, *gauge, *levels, *(s for f in figures for s in f)]) > width - 1:
-            figures.pop()
-        spans = [*head, *gauge, *levels]
-        if line_width(spans) > width:
-            spans = [head[0], *levels]
-        for figure in figures:
-            spans += figure
-        return tuple(spans)
+        view, now, named = self.scene.view, self.scene.now_s, self.scene.palette.named
+        info = view.info
+        blocks = count(info.num_blocks, "block") if info is not None else f"{UNKNOWN} blocks"
+        memory = size(info.num_blocks * info.block_size * info.kv_bytes_per_token) if info is not None else UNKNOWN
+        waste = measure_waste(view)
+        thrown = figures.preemptions_per_minute(view, now)
+        speed = figures.tokens_per_second(view, now)
+        full_s = figures.seconds_until_full(view, now)
+        until_full = UNKNOWN if full_s is None else f"~{duration(full_s)}" if full_s else "now"
+        per_minute = UNKNOWN if thrown is None else f"{thrown:.1f}/min"
+        return fitting(
+            [
+                Part(0, ((" POOL", named.title),)),
+                Part(5, ((f" {blocks}", named.strong),)),
+                Part(6, ((f" {memory}", named.muted),)),
+                Part(9, self._gauge()),
+                Part(0, self._level("active", view.blocks.active, self._heat())),
+                Part(1, self._level("cached", view.blocks.cached, named.text)),
+                Part(0, self._level("free", view.blocks.free, named.text)),
+                Part(2, self._figure("waste", _percent(waste.wasted_share if waste is not None else None, 1))),
+                Part(3, self._figure("full in", until_full)),
+                Part(4, self._figure("preempt", per_minute, named.bad if thrown else named.text)),
+                Part(8, self._figure("hit", _percent(figures.hit_rate(view), 0))),
+                Part(7, self._figure("", f"{speed:,.0f} tok/s" if speed is not None else f"{UNKNOWN} tok/s")),
+            ],
+            width - 1,
+        )
 
-    def _levels(self) -> list[Span]:
-        palette, view = self.scene.palette, self.scene.view
-        named, total = palette.named, view.blocks.num_blocks
-        if view.info is None or not total:
-            return [(f"active {UNKNOWN}  cached {UNKNOWN}  free {UNKNOWN}", named.muted)]
-        blocks = view.blocks
-        full = blocks.active / total
-        heat = named.bad if full >= 0.95 else named.warning if full >= 0.8 else named.strong
-        return [
-            ("active ", named.muted), (f"{full:.0%}", heat),
-            ("  cached ", named.muted), (f"{blocks.cached / total:.0%}", named.text),
-            ("  free ", named.muted), (f"{blocks.free / total:.0%}", named.text),
-        ]  # fmt: skip
+    def _level(self, name: str, blocks: int, style: Style) -> Line:
+        named, view = self.scene.palette.named, self.scene.view
+        return ((f"  {name} ", named.muted), (share(blocks, view.blocks.num_blocks), style))
 
-    def _gauge(self) -> list[Span]:
+    def _heat(self) -> Style:
+        """The share that is held, calm or alarming."""
+        named, blocks = self.scene.palette.named, self.scene.view.blocks
+        full = blocks.active / blocks.num_blocks if blocks.num_blocks else 0
+        return named.bad if full >= 0.95 else named.warning if full >= 0.8 else named.strong
+
+    def _gauge(self) -> Line:
         palette, view = self.scene.palette, self.scene.view
-        total = view.blocks.num_blocks
-        if view.info is None or not total:
-            return []
+        total = max(1, view.blocks.num_blocks)
         held = round(view.blocks.active / total * GAUGE)
         kept = min(GAUGE - held, round(view.blocks.cached / total * GAUGE))
-        return [
+        return (
+            ("  ", palette.named.text),
             ("━" * held, palette.style_of("active", "background")),
             ("━" * kept, palette.style_of("cached", "background")),
             ("━" * (GAUGE - held - kept), palette.style_of("border", "background")),
-            ("  ", palette.named.text),
-        ]
+        )
 
-    def _figures(self) -> list[list[Span]]:
-        """The rest of the line, the most telling first."""
-        view, now = self.scene.view, self.scene.now_s
-        thrown = view.series.gained(Column.PREEMPTIONS, now, PREEMPT_SECONDS)
-        made = view.series.gained(Column.GENERATED, now, SPEED_SECONDS)
-        totals = view.counters
-        hit = totals.prefix_hit_tokens / totals.prefix_queried_tokens if totals.prefix_queried_tokens else None
-        per_minute = 60 * thrown[0] / thrown[1] if thrown else None
+    def _figure(self, name: str, value: str, style: Style | None = None) -> Line:
         named = self.scene.palette.named
-        return [
-            self._figure("waste", f"{waste:.1%}" if (waste := self._waste()) is not None else UNKNOWN),
-            self._figure("full in", self._full_in(now)),
-            self._figure(
-                "preempt",
-                f"{per_minute:.1f}/min" if per_minute is not None else UNKNOWN,
-                named.bad if per_minute else named.text,
-            ),
-            self._figure("hit", f"{hit:.0%}" if hit is not None else UNKNOWN),
-            self._figure("", f"{made[0] / made[1]:,.0f} tok/s" if made else f"{UNKNOWN} tok/s"),
-        ]
-
-    def _figure(self, name: str, value: str, style: Style | None = None) -> list[Span]:
-        named = self.scene.palette.named
-        return [(" │ ", named.faint), (f"{name} " if name else "", named.muted), (value, style or named.text)]
-
-    def _waste(self) -> float | None:
-        """Share of the held slots that hold no token."""
-        view = self.scene.view
-        held = view.blocks.ref_counts > 0
-        slots = view.blocks.active * view.block_size
-        return 1 - float(np.sum(view.blocks.fills, where=held)) / slots if slots else None
-
-    def _full_in(self, now: float) -> str:
-        view = self.scene.view
-        grown = view.series.gained(Column.ACTIVE, now, SPEED_SECONDS)
-        if grown is None:
-            return UNKNOWN
-        left = view.blocks.num_blocks - view.blocks.active
-        if grown[0] <= 0:
-            return "now" if not left else "–"
-        seconds = left * grown[1] / grown[0]
-        return f"~{seconds:,.0f} s" if seconds < 120 else f"~{seconds / 60:,.0f} min" if seconds < 7200 else "hours"
+        return ((" │ ", named.faint), (f"{name} " if name else "", named.muted), (value, style or named.text))
 
 
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:,.0f} {unit}" if count >= 100 or count == int(count) else f"{count:,.1f} {unit}"
-        count /= 1024
-    return UNKNOWN
+def _percent(value: float | None, places: int) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.{places}f}%"
 
 
 def _short(dtype: str) -> str:

@@ -19,9 +19,9 @@ from kvtop.app.widgets.painted import Framed
 from kvtop.engine import events as e
 from kvtop.view.describe import describe
 from kvtop.view.event_log import LogEntry
-from kvtop.view.owner_slots import glyph
+from kvtop.view.words import who
 
-_ROUTINE = (e.Cached, e.Allocated, e.Freed)
+_ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage)
 """Events that follow from others or happen all the time; left out unless all are asked for."""
 
 
@@ -61,22 +61,22 @@ class LogPanel(Framed, can_focus=True):
         return [self._line(entry) for entry in reversed(seen)]
 
     def _line(self, entry: LogEntry) -> Line:
-        named = self.scene.palette.named
-        event = entry.event
+        palette, view, event = self.scene.palette, self.scene.view, entry.event
         seq = getattr(event, "seq", 0)
-        slot = self.scene.view.slots.slot_of(seq) if seq else -1
+        words, style = describe(event, view), self._style(event)
+        verb, name, reasons = words.partition(who(view, seq)) if seq else (words, "", "")
         return (
-            (f"{entry.step:>7,} ", named.faint),
-            (glyph(slot) if slot >= 0 else " ", self.scene.palette.owner_ink(slot)),
-            (" ", named.text),
-            (describe(event, self.scene.view), self._style(event)),
+            (f"{entry.step:>6,} ", palette.named.faint),
+            (verb, style),
+            (name, palette.owner_ink(view.slots.slot_of(seq)) if name else style),
+            (reasons, palette.named.text if name else style),
         )
 
     def _style(self, event: e.AnyEvent) -> Style:
         named = self.scene.palette.named
         if isinstance(event, e.Preempted | e.Rejected):
             return named.bad
-        if isinstance(event, e.Shortage | e.Waits | e.Evicted | e.Warned | e.CacheCleared):
+        if isinstance(event, e.Waits | e.Warned | e.CacheCleared):
             return named.warning
         if isinstance(event, e.Commanded | e.Changed):
             return named.accent

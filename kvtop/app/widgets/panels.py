@@ -28,7 +28,7 @@ class Panels(Widget):
     def decision(self, wanted: bool) -> None:
         if wanted != self._panels.decision:
             self._panels.decision = wanted
-            self.refresh(layout=True)
+            self.children[0].refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
 
     def in_sight(self) -> list[str]:
         """Ids of the panels that have a place at this size, in the order of the keys."""

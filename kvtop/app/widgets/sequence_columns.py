@@ -19,7 +19,7 @@ class Columns:
     @classmethod
     def for_width(cls, width: int, longest_name: int) -> Columns:
         name = max(7, min(longest_name, 24, width - 32))
-        left = width - (2 + name + 2 + 11 + 7 + 5 + 4)
+        left = width - (2 + name + 2 + 12 + 7 + 5 + 4)
         bar = max(0, min(10, left)) if left >= 4 else 0
         left -= bar
         progress = left >= 13
@@ -27,7 +27,7 @@ class Columns:
 
     @property
     def before_reason(self) -> int:
-        return 2 + self.name + 2 + 11
+        return 2 + self.name + 2 + 12
 
     def heading(self, scene: Scene, width: int) -> Line:
         named = scene.palette.named
@@ -38,7 +38,7 @@ class Columns:
         spans: list[Span] = [
             ("   ", named.muted),
             word(fit("request", self.name) + " ", "name"),
-            word(fit("  state", 11), "admitted"),
+            word(fit("  state", 12), "admitted"),
             word("   tok ", "tokens"),
             word(" blk ", "blocks"),
             word(" " * self.bar, "blocks"),

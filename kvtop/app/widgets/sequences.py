@@ -15,7 +15,7 @@ from textual.message import Message
 from kvtop.app.actions import panel_bindings
 from kvtop.app.lines import Line, Span, fitted
 from kvtop.app.scene import SORT_KEYS, Scene
-from kvtop.app.sequence_words import state_of, wait_reason
+from kvtop.app.sequence_words import state_of, waits_for
 from kvtop.app.widgets.painted import Framed
 from kvtop.app.widgets.sequence_columns import Columns
 from kvtop.view.clean import fit
@@ -118,6 +118,7 @@ class Sequences(Framed, can_focus=True):
         for row in rows[self.first_row : self.first_row + shown]:
             line = fitted(self._row(row, columns, most, width), width, named.text)
             if row.seq == self.scene.selected:
+                line = (("▌", named.focus), *line[1:])
                 line = tuple((text, self.scene.palette.selected(style)) for text, style in line)
             lines.append(line)
         return lines if pinned is None else [*lines, fitted(self._row(pinned, columns, most, width), width, named.text)]
@@ -141,10 +142,10 @@ class Sequences(Framed, can_focus=True):
             (" ", named.text),
             (glyph(slot) if held else " ", palette.owner_chip(slot) if held else named.muted),
             (" " + fit(row.name, columns.name) + " ", named.strong if held else named.text),
-            (fit(state, 11), style),
+            (fit(state, 12), style),
         ]
         if not held and row.status != "running":
-            reason = wait_reason(row)
+            reason = waits_for(row)
             return (*spans, (fit(reason, max(0, width - columns.before_reason)), named.muted))
         spans += [
             (f"{row.tokens:>6,} ", named.text),
