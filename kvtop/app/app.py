@@ -38,6 +38,8 @@ class AppSettings:
     """Sent at the start; the engine carries them out before its first step."""
     keys: dict[str, str] = field(default_factory=dict)
     """Action name → keys, in place of its own."""
+    first_commands: tuple[AnyCommand, ...] = ()
+    """Sent to the engine at the start, in this order."""
     warnings: tuple[str, ...] = ()
     """To be shown once the screen is up."""
 
@@ -77,6 +79,8 @@ class KvtopApp(App[None]):
             self.live.say(warning, "warning")
         for command in self._settings.first_commands:
             self.feed.send(command, self._tell_refusal)
+        for command in self._settings.first_commands:
+            self.live.send(command)
         self.set_interval(self._tick_s, self.tick)
 
     def _tell_refusal(self, reply: Reply) -> None:
