@@ -75,7 +75,7 @@ def change_setting(scheduler: Scheduler, name: str, value: str, cause: int) -> N
         )
         raise Refused(f"{name} is {value!r}, expected {what}") from None
     widest = max((group.request.beam_width for group in scheduler.groups.values()), default=0)
-    if name == "max_num_seqs" and new < widest:
-        raise Refused(f"max_num_seqs is {new}, but a request of {widest} beams is unfinished")
+    if name in ("max_num_seqs", "max_num_batched_tokens") and new < widest:
+        raise Refused(f"{name} is {new}, but a request whose {widest} beams run together is unfinished")
     setattr(scheduler.config, name, new)
     scheduler.journal.add(Changed, cause, name=name, old=str(old), new=str(new))

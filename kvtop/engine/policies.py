@@ -65,7 +65,7 @@ class ReservePromptMaxTokens:
 
 
 def allocation_policy(config: SchedulerConfig) -> AllocationPolicy:
-    classes = {
+    classes: dict[str, Callable[[SchedulerConfig], AllocationPolicy]] = {
         "paged": Paged,
         "reserve-max-model-len": ReserveMaxModelLen,
         "reserve-prompt-max-tokens": ReservePromptMaxTokens,

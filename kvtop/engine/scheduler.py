@@ -61,6 +61,7 @@ class Scheduler:
         self.swapped: list[Sequence] = []
         self.step = 0
         self._entries: dict[int, Scheduled] = {}
+        self._moved = False  # whether this step let somebody in, preempted or ended somebody
         self._budget = 0
         self._next_seq = 1
         self._next_arrival = 1
@@ -118,8 +119,9 @@ class Scheduler:
         if needed > config.num_blocks:
             what = f"{config.policy} reserves" if self.kv.policy.contiguous else f"its {prompt_len} prompt tokens need"
             return f"{what} {needed} blocks of {config.block_size} tokens, the pool has {config.num_blocks}"
-        if request.beam_width > config.max_num_seqs:
-            return f"{request.beam_width} beams run together, max_num_seqs is {config.max_num_seqs}"
+        for name in ("max_num_seqs", "max_num_batched_tokens"):
+            if request.beam_width > getattr(config, name):
+                return f"{request.beam_width} beams run together, {name} is {getattr(config, name)}"
         if request.beam_width and self.kv.policy.contiguous:
             return f"beams share and fork their blocks at every step, {config.policy} keeps one region a sequence"
         return ""
@@ -183,6 +185,7 @@ class Scheduler:
             stop_reason=stop_reason,
             message=message,
         )
+        self._moved = True
         self._unschedule(sequence)
         self._leave_queues(sequence)
         sequence.status = Status.FINISHED
@@ -238,13 +241,13 @@ class Scheduler:
         """Decide the next step. Whoever is in the plan has every block that its tokens need."""
         self.step += 1
         self._entries = {}
+        self._moved = False
         self._budget = self.config.max_num_batched_tokens
         self._schedule_running()
         self._swap_in()
         self._admit()
-        if not self._entries:
+        if not self._entries and not self._moved:
             self._break_standstill()
-        self.counters.peak_active_blocks = max(self.counters.peak_active_blocks, self.kv.pool.num_active)
         plan = StepPlan(self.step, list(self._entries.values()), self.kv.transfers)
         self.kv.transfers = []
         return plan
@@ -258,12 +261,18 @@ class Scheduler:
                 self._enter(sequence, count)
 
     def _tokens_now(self, sequence: Sequence) -> int:
-        """Tokens it may compute in this step. A beam holds its last one back until all beams of its request have come
-        that far: they are compared with each other after it."""
+        """Tokens a running sequence may compute in this step. Beams compute their last known token in the same step,
+        since they are compared with each other after it; until all can, each holds that token back."""
         wanted = sequence.to_compute
-        if sequence.generated and not self.groups[sequence.request.id].may_decode():
-            wanted -= 1
+        if self._is_beam(sequence):
+            group = self.groups[sequence.request.id]
+            unscheduled = sum(1 for beam in group.live if beam.seq not in self._entries)
+            if not group.may_decode() or self._budget < unscheduled:
+                wanted -= 1
         return min(wanted, self._budget)
+
+    def _is_beam(self, sequence: Sequence) -> bool:
+        return sequence.generated > 0 and self.groups[sequence.request.id].beams is not None
 
     def _enter(self, sequence: Sequence, count: int) -> None:
         entry = Scheduled(sequence, sequence.computed, count)
@@ -345,6 +354,7 @@ class Scheduler:
         computed: int,
         swap_full: bool,
     ) -> None:
+        self._moved = True
         held = len(sequence.table)
         sequence.preemptions += 1
         sequence.preempt_mode = mode
@@ -391,7 +401,7 @@ class Scheduler:
             needed = self.kv.blocks_to_swap_in(unit)
             if self._never_fits(head, needed):
                 continue
-            if not self._may_enter(head, needed, seats=len(unit), tokens=len(unit)):
+            if not self._may_enter(head, needed, len(unit)):
                 return
             resumed = self._report_resumed(head, needed, 0, len(unit))
             for sequence in unit:
@@ -417,7 +427,7 @@ class Scheduler:
             if self.swapped:
                 self._report_wait(head, "swapped_first", needed)
                 return
-            if not self._may_enter(head, needed, seats=1, tokens=1):
+            if not self._may_enter(head, needed, 1):
                 return
             self._admit_head(head, prefix, needed)
 
@@ -432,15 +442,15 @@ class Scheduler:
             for sibling in siblings
         )
 
-    def _may_enter(self, head: Sequence, needed: int, seats: int, tokens: int) -> bool:
+    def _may_enter(self, head: Sequence, needed: int, tokens: int) -> bool:
         """Whether the head of a queue can start to run now; if not, why is reported."""
-        reason = self._why_not(head, needed, seats, tokens)
+        reason = self._why_not(head, needed, tokens)
         if reason is not None:
             self._report_wait(head, reason, needed)
         return reason is None
 
-    def _why_not(self, head: Sequence, needed: int, seats: int, tokens: int) -> WaitReason | None:
-        if len(self.running) + seats > self.config.max_num_seqs:
+    def _why_not(self, head: Sequence, needed: int, tokens: int) -> WaitReason | None:
+        if not self._has_seat(head):
             return "seats"
         if self._budget < tokens:
             return "token_budget"
@@ -452,6 +462,17 @@ class Scheduler:
         if self.running and left < self.config.watermark * self.config.num_blocks:
             return "watermark"
         return None
+
+    def _has_seat(self, head: Sequence) -> bool:
+        """Whether max_num_seqs has room for it. A beam search takes all its seats with its first beam, since its
+        beams only move together; a later beam of it has its seat already."""
+        widths = {
+            sequence.request.id: sequence.request.beam_width for sequence in self.running if sequence.request.beam_width
+        }
+        if head.request.id in widths:
+            return True
+        single = sum(1 for sequence in self.running if not sequence.request.beam_width)
+        return single + sum(widths.values()) + max(1, head.request.beam_width) <= self.config.max_num_seqs
 
     def _promised(self) -> int:
         """Blocks that sequences still in prefill will take for tokens they were admitted with."""
@@ -494,13 +515,14 @@ class Scheduler:
 
     def _compute_first(self, sequence: Sequence, event: int) -> None:
         """Let a sequence that just came in compute in this step; its blocks were counted when it was let in."""
-        count = self._tokens_now(sequence)
+        count = min(sequence.to_compute - self._is_beam(sequence), self._budget)
         if count <= 0:
             return
         self.kv.grow(sequence, sequence.computed + count, event)
         self._enter(sequence, count)
 
     def _start_running(self, sequence: Sequence, event: int) -> None:
+        self._moved = True
         sequence.status = Status.RUNNING
         sequence.admitted_order = self._next_admission
         self._next_admission += 1
@@ -521,7 +543,7 @@ class Scheduler:
 
     def can_start_fork(self, parent: Sequence, pledged: int) -> bool:
         """Whether there is a seat, and beside ``pledged`` blocks one more for what the fork writes next."""
-        if self.kv.policy.contiguous or len(self.running) >= self.config.max_num_seqs:
+        if self.kv.policy.contiguous or not self._has_seat(parent):
             return False
         return self.kv.can_take(self._promised() + pledged + 1)
 
@@ -573,15 +595,17 @@ class Scheduler:
         return True
 
     def _break_standstill(self) -> None:
-        """Nothing can compute although sequences run: beams hold blocks while some of theirs wait for room. The newest
-        gives way; when it is alone the pool is too small for it."""
+        """Nothing moves although sequences run: beams hold blocks while some of theirs wait for room. Whoever is last
+        in queue order gives way, so that what it frees goes to those before it; alone, the pool is too small."""
         if not self.running:
             return
-        newest = VICTIM_RULE["newest"](self.running)
-        group = self.groups[newest.request.id]
-        message = f"{len(group.live)} beams need more blocks together than the pool has ({self.config.num_blocks})"
+        unprotected = [sequence for sequence in self.running if not self._protected(sequence)]
+        last = max(unprotected or self.running, key=self._queue_order)
+        group = self.groups[last.request.id]
         if all(sequence in group.live for sequence in self.running):
-            self.end_group(group, "pool_exhausted", newest.last_event, message)
+            message = f"its {len(group.live)} beams together need more than the pool's {self.config.num_blocks} blocks"
+            self.end_group(group, "pool_exhausted", last.last_event, message)
         else:
-            warned = self.journal.add(Warned, newest.last_event, seq=newest.seq, message=message)
-            self.preempt(newest, self.config.preempt, "newest", warned)
+            message = "nothing could move: beams of several requests hold blocks and wait for more"
+            warned = self.journal.add(Warned, last.last_event, seq=last.seq, message=message)
+            self.preempt(last, self.config.preempt, "last-in-queue", warned)

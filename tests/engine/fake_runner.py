@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 
+from kvtop.engine.beams import Continuation, beam_search
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
 from kvtop.engine.requests import Request, sampling_seed
 from kvtop.engine.sequences import Sequence
@@ -52,9 +53,14 @@ class FakeRunner:
             return []
         context = [self.pool[b][o] for b, o in (self._place(sequence, p) for p in range(entry.start + entry.count))]
         if entry.candidates:
-            scored = [Sampled(token, -1.0 - hash_of(context, token) % 9973 / 997) for token in range(VOCAB)]
-            return sorted(scored, key=lambda s: (-s.logprob, s.token))[: entry.candidates]
+            return candidates(context, entry.candidates)
         return [Sampled(draw(context, sequence.request, sequence.index + i), -1.0) for i in range(entry.draws)]
+
+
+def candidates(context: list[Slot], count: int) -> list[Sampled]:
+    """The ``count`` likeliest continuations, by a log-probability that hashes the context."""
+    scored = [Sampled(token, -1.0 - hash_of(context, token) % 99991 / 9973) for token in range(VOCAB)]
+    return sorted(scored, key=lambda s: (-s.logprob, s.token))[:count]
 
 
 def draw(context: list[Slot], request: Request, index: int) -> int:
@@ -77,3 +83,20 @@ def oracle(request: Request, prompt: list[int], max_model_len: int, index: int =
         if token in request.stop_token_ids:
             break
     return tokens[len(prompt) :]
+
+
+def beam_oracle(request: Request, prompt: list[int], max_model_len: int) -> list[int]:
+    """The answer of a beam search alone, its beams kept as plain lists."""
+    search = beam_search(request, len(prompt), max_model_len, frozenset())
+    assert search is not None
+    beams: list[tuple[list[int], float]] = [([], 0.0)]
+    while True:
+        proposals = []
+        for i, (tokens, score) in enumerate(beams):
+            context = [(t, p) for p, t in enumerate(prompt + tokens)]
+            ranked = candidates(context, search.candidates)
+            proposals.append([Continuation(i, s.token, score + s.logprob) for s in ranked])
+        surviving = search.advance([tokens for tokens, _ in beams], proposals)
+        if search.done:
+            return search.hypotheses[0].tokens
+        beams = [([*beams[c.parent][0], c.token], c.score) for c in surviving]

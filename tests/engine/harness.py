@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from kvtop.engine.check import check, check_drained
 from kvtop.engine.config import SchedulerConfig
-from kvtop.engine.control import AnyCommand, Inject
+from kvtop.engine.control import AnyCommand, Inject, Reply
 from kvtop.engine.engine import Engine
-from kvtop.engine.events import Advanced, Batch, Completed, EngineInfo, Event, Rejected, from_runs
+from kvtop.engine.events import Advanced, AnyEvent, Batch, Completed, EngineInfo, Event, Forked, Queued, Rejected
 from kvtop.engine.requests import Request
+from kvtop.engine.scheduler import Scheduler
 from tests.engine.fake_runner import POISON, FakeRunner
+
+E = TypeVar("E", bound=Event)
 
 
 class NumberCodec:
@@ -89,13 +94,13 @@ class Harness:
             wall=self.clock,
         )
         self.batches: list[Batch] = []
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
         self.ended: dict[str, Completed | Rejected] = {}
         self.tokens: dict[int, list[int]] = {}
         self._names: dict[int, tuple[str, int]] = {}
 
     @property
-    def scheduler(self):  # type: ignore[no-untyped-def]
+    def scheduler(self) -> Scheduler:
         return self.engine.scheduler
 
     @property
@@ -109,13 +114,13 @@ class Harness:
         reply = self.send(Inject(requests=list(requests)))
         assert not reply.error, reply.error
 
-    def send(self, command: AnyCommand):  # type: ignore[no-untyped-def]
+    def send(self, command: AnyCommand) -> Reply:
         reply = self.engine.apply(command)
         self._take(self.engine.flush())
         self._poison_free_blocks()
         return reply
 
-    def step(self) -> list[Event]:
+    def step(self) -> list[AnyEvent]:
         """One step; its events."""
         batch = self.engine.step()
         self._take(batch)
@@ -139,16 +144,16 @@ class Harness:
         self.batches.append(batch)
         for event in batch.events:
             self.events.append(event)
-            match event.__struct_config__.tag:
-                case "queued":
+            match event:
+                case Queued():
                     self._names[event.seq] = (event.request_id, 0)
                     self.tokens[event.seq] = []
-                case "forked":
+                case Forked():
                     self._names[event.seq] = (event.request_id, event.index)
                     self.tokens[event.seq] = list(self.tokens[event.parent])
-                case "advanced":
+                case Advanced():
                     self._advance(event)
-                case "completed" | "rejected":
+                case Completed() | Rejected():
                     assert event.request_id not in self.ended, "two terminal events for one request"
                     self.ended[event.request_id] = event
 
@@ -164,9 +169,6 @@ class Harness:
         for block in self.scheduler.kv.swap.free:
             self.runner.swap[block] = [POISON] * self.config.block_size
 
-    def of(self, kind: type[Event]) -> list:  # type: ignore[type-arg]
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
-
-
-def blocks_of(event: object) -> list[int]:
-    return from_runs(event.runs)  # type: ignore[attr-defined]
