@@ -21,7 +21,7 @@ from kvtop.app.scene import Scene
 from kvtop.app.screens.live import LiveScreen
 from kvtop.app.terminal import detect
 from kvtop.app.theme_files import Theme, load_themes
-from kvtop.engine.control import AnyCommand, Reply
+from kvtop.engine.control import AnyCommand
 from kvtop.sources.source import Source
 from kvtop.view.colours import to_hex
 
@@ -38,8 +38,6 @@ class AppSettings:
     """Sent at the start; the engine carries them out before its first step."""
     keys: dict[str, str] = field(default_factory=dict)
     """Action name → keys, in place of its own."""
-    first_commands: tuple[AnyCommand, ...] = ()
-    """Sent to the engine at the start, in this order."""
     warnings: tuple[str, ...] = ()
     """To be shown once the screen is up."""
 
@@ -78,14 +76,8 @@ class KvtopApp(App[None]):
         for warning in self._warnings:
             self.live.say(warning, "warning")
         for command in self._settings.first_commands:
-            self.feed.send(command, self._tell_refusal)
-        for command in self._settings.first_commands:
             self.live.send(command)
         self.set_interval(self._tick_s, self.tick)
-
-    def _tell_refusal(self, reply: Reply) -> None:
-        if reply.error:
-            self.live.say(reply.error, "error")
 
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""
