@@ -28,7 +28,7 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_flag(group: argparse._ActionsContainer, setting: Setting) -> None:
     """Add one setting's flag; its help says the default."""
-    shown = "" if setting.default in (None, "", 0) else f" (default: {_flag_text(setting.default)})"
+    shown = "" if setting.default in (None, "") else f" (default: {_flag_text(setting.default)})"
     text = (setting.help + shown).replace("%", "%%")
     if isinstance(setting.default, bool):
         action = argparse.BooleanOptionalAction

@@ -19,6 +19,7 @@ from kvtop.engine.control import AnyCommand, Inject, Pause
 from kvtop.engine.workload import read_workload
 from kvtop.extra import require
 from kvtop.failure import Failure
+from kvtop.models.resolve import kind_of_model
 from kvtop.settings import SETTINGS
 
 
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         first.append(Inject(requests=read_workload(args.traffic)))
     settings = settings_from(args)
     require("kvtop live", "torch", "transformers")
+    kind_of_model(settings["model"])
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("kvtop live draws on a terminal, and there is none here; kvtop run works without one")
 

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 from kvtop.failure import Failure
 from kvtop.models.catalogue import KNOWN, KnownModel
@@ -30,6 +31,25 @@ def model_store(model_dir: str = "") -> Store:
     return Store(platformdirs.user_cache_path("kvtop") / "models")
 
 
+def kind_of_model(model: str) -> Literal["known", "folder", "file", "hub"]:
+    """What ``model`` names, as far as this machine can tell at once.
+
+    Raises:
+        Failure: nothing it could be, or a folder that holds no model.
+    """
+    if model in KNOWN:
+        return "known"
+    path = Path(model).expanduser()
+    if path.is_dir():
+        _check_folder(path)
+        return "folder"
+    if path.is_file():
+        return "file"
+    if model.endswith(".gguf") or not _HUB_ID.fullmatch(model):
+        raise Failure(_no_such_model(model))
+    return "hub"
+
+
 def resolve_model(model: str, *, model_dir: str = "", source: str = "auto", report: Report = no_report) -> Path:
     """The absolute folder of ``model``, with config.json and weights in it.
 
@@ -43,16 +63,16 @@ def resolve_model(model: str, *, model_dir: str = "", source: str = "auto", repo
         Failure: there is no such model, it cannot be had, or it is not a model.
     """
     store = model_store(model_dir)
-    if model in KNOWN:
-        return store.get(model) or _pull_known(store, KNOWN[model], source, report)
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return _checked_folder(path.absolute())
-    if path.is_file():
-        return _converted(store, path.absolute(), report)
-    if model.endswith(".gguf") or model.startswith(("/", "./", "../", "~")) or not _HUB_ID.fullmatch(model):
-        raise Failure(_no_such_model(model))
-    return store.get(model) or _in_hub_cache(model) or _pull_hub_id(store, model, source, report)
+    path = Path(model).expanduser().absolute()
+    match kind_of_model(model):
+        case "known":
+            return store.get(model) or _pull_known(store, KNOWN[model], source, report)
+        case "folder":
+            return path
+        case "file":
+            return _converted(store, path, report)
+        case "hub":
+            return store.get(model) or _in_hub_cache(model) or _pull_hub_id(store, model, source, report)
 
 
 def _pull_known(store: Store, known: KnownModel, source: str, report: Report) -> Path:
@@ -115,12 +135,11 @@ def _converted(store: Store, gguf: Path, report: Report) -> Path:
     return store.place(name)
 
 
-def _checked_folder(folder: Path) -> Path:
+def _check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise Failure(f"{folder}: is not a model folder, it has no config.json")
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise Failure(f"{folder}: has a config.json but no weights (*.safetensors)")
-    return folder
 
 
 def _in_hub_cache(hub_id: str) -> Path | None:
@@ -128,12 +147,16 @@ def _in_hub_cache(hub_id: str) -> Path | None:
     from huggingface_hub import snapshot_download
 
     try:
-        return _checked_folder(Path(snapshot_download(hub_id, local_files_only=True)))
+        folder = Path(snapshot_download(hub_id, local_files_only=True))
+        _check_folder(folder)
     except (OSError, ValueError, Failure):
         return None
+    return folder
 
 
 def _no_such_model(model: str) -> str:
+    if model.endswith(".gguf") or model.startswith(("/", "./", "../", "~")):
+        return f"{model}: there is no such folder or .gguf file"
     near = difflib.get_close_matches(model, KNOWN, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(KNOWN)}"
     return f"no model {model!r}: not a known name, a folder, a .gguf file or a hub id (org/name); {hint}"
