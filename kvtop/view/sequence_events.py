@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kvtop.view.pool_view import PoolView
 
 
+ENDED_TEXT = 200
+"""Characters of an ended request's text that are kept."""
+
+
 def queued(view: PoolView, event: e.Queued) -> None:
     view.counters.requests += 1
     view.sequences[event.seq] = SequenceView(
@@ -175,7 +179,7 @@ def completed(view: PoolView, event: e.Completed) -> None:
             ended_s=view.wall_s,
             ended_step=view.step,
             longest_gap_s=first.longest_gap_s if first else 0.0,
-            text=first.text if first else "",
+            text=clean_line((event.answer_text or (first.raw_text if first else ""))[-ENDED_TEXT:], ENDED_TEXT),
         )
     )
 

@@ -143,7 +143,7 @@ class EndedRequest(msgspec.Struct, frozen=True, kw_only=True):
     ended_step: int
     longest_gap_s: float = 0.0
     text: str = ""
-    """The end of its first sequence's text, clean; for a rejected one the reason."""
+    """The end of its first sequence's text, clean and on one line; for a rejected one the reason."""
 
 
 def from_state(state: SequenceState) -> SequenceView:
