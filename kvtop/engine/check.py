@@ -29,7 +29,7 @@ def check(scheduler: Scheduler) -> None:
     Raises:
         PoolFault: with the rule, the blocks and the sequences it concerns.
     """
-    unfinished = [sequence for group in scheduler.groups.values() for sequence in group.live]
+    unfinished = [sequence for group in scheduler.roster.groups.values() for sequence in group.live]
     _check_queues(scheduler, unfinished)
     _check_pool("pool", scheduler.kv.pool, [(s.seq, s.table) for s in unfinished])
     _check_pool("swap space", scheduler.kv.swap, [(s.seq, s.swap_table) for s in unfinished])
@@ -53,16 +53,16 @@ def check_drained(scheduler: Scheduler) -> None:
 
 def _check_queues(scheduler: Scheduler, unfinished: list[Sequence]) -> None:
     for status, queue in (
-        (Status.RUNNING, scheduler.running),
-        (Status.WAITING, scheduler.waiting),
-        (Status.SWAPPED, scheduler.swapped),
+        (Status.RUNNING, scheduler.roster.running),
+        (Status.WAITING, scheduler.roster.waiting),
+        (Status.SWAPPED, scheduler.roster.swapped),
     ):
         here = [sequence.seq for sequence in queue]
         there = [sequence.seq for sequence in unfinished if sequence.status is status]
         if sorted(here) != sorted(there):
             raise PoolFault("queues", f"the {status.value} queue holds {here}, by status it is {there}", [], here)
-    if len(scheduler.running) > 0:
-        orders = [sequence.admitted_order for sequence in scheduler.running]
+    if len(scheduler.roster.running) > 0:
+        orders = [sequence.admitted_order for sequence in scheduler.roster.running]
         if orders != sorted(orders):
             raise PoolFault("queues", f"running is not in admission order: {orders}", [], [])
 

@@ -93,7 +93,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a request is unfinished or still to arrive."""
-        return bool(self.scheduler.groups or self._by_time or self._by_step)
+        return bool(self.scheduler.roster.groups or self._by_time or self._by_step)
 
     def seconds_to_next_arrival(self) -> float | None:
         """How long until a request arrives by the clock; None when none will."""
@@ -142,7 +142,7 @@ class Engine:
         for sequence in ended:
             self._runner.release(sequence)
         if ended:
-            groups = self.scheduler.groups.values()
+            groups = self.scheduler.roster.groups.values()
             self._reader.keep_only({sequence.seq for group in groups for sequence in group.live})
 
     def _count_step(self, events: list[AnyEvent]) -> None:
@@ -163,12 +163,12 @@ class Engine:
             self._add(arrival.request, arrival.prompt, arrival.cause)
         if self._by_step and not self.scheduler.has_work and not self._by_time:
             # nothing computes until then, so the steps between are passed over
-            self.scheduler.step = max(self.scheduler.step, int(self._by_step.next_due) - 1)
-        for arrival in self._by_step.take_due(self.scheduler.step + 1):
+            self.scheduler.roster.step = max(self.scheduler.roster.step, int(self._by_step.next_due) - 1)
+        for arrival in self._by_step.take_due(self.scheduler.roster.step + 1):
             self._add(arrival.request, arrival.prompt, arrival.cause)
 
     def _add(self, request: Request, prompt: list[int], cause: int) -> None:
-        self.scheduler.add(request, prompt, cause, request.prompt or "")
+        self.scheduler.roster.add(request, prompt, cause, request.prompt or "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Engine:
 
     def _inject(self, requests: list[Request]) -> int:
         """Take requests in: all of them, or none and the reason."""
-        known = {*self.scheduler.groups, *self._by_time.request_ids(), *self._by_step.request_ids()}
+        known = {*self.scheduler.roster.groups, *self._by_time.request_ids(), *self._by_step.request_ids()}
         prompts = []
         for position, request in enumerate(requests):
             where = f"request {position + 1} ({request.id!r})"
@@ -309,7 +309,7 @@ class Engine:
         self._number += 1
         return Batch(
             number=self._number,
-            step=self.scheduler.step,
+            step=self.scheduler.roster.step,
             monotonic_s=self._monotonic(),
             wall_s=self._wall(),
             events=events,

@@ -349,7 +349,11 @@ class KvManager:
         growth = sum(
             self.policy.blocks_to_hold(sequence, len(sequence.tokens)) - len(sequence.swap_table) for sequence in unit
         )
-        return shared + growth + len(unit)  # each may have to copy a partly filled block that it shares
+        partly_filled = [
+            sequence.swap_table.block_ids[-1] for sequence in unit if sequence.swapped_tokens % self.block_size
+        ]
+        copies = len(partly_filled) - len(set(partly_filled))  # all but the last holder copy before they write
+        return shared + growth + copies
 
     def swap_in(self, unit: Seq[Sequence], cause: int) -> None:
         """Bring swapped-out sequences back into newly allocated blocks; what they shared is shared again."""

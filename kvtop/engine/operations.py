@@ -22,18 +22,18 @@ class Refused(ValueError):
 def abort(scheduler: Scheduler, request_id: str, cause: int) -> None:
     """End a request with all its sequences. An unknown or ended one is refused, so that aborting twice is aborting
     once."""
-    group = scheduler.groups.get(request_id)
+    group = scheduler.roster.groups.get(request_id)
     if group is None:
         raise Refused(f"request {request_id!r} is not unfinished here")
-    scheduler.end_group(group, "abort", cause)
+    scheduler.roster.end_group(group, "abort", cause)
 
 
 def preempt(scheduler: Scheduler, seq: int, mode: PreemptMode, cause: int) -> None:
     """Preempt one running sequence now, whatever the pool holds."""
-    sequence = next((s for s in scheduler.running if s.seq == seq), None)
+    sequence = next((s for s in scheduler.roster.running if s.seq == seq), None)
     if sequence is None:
         raise Refused(f"sequence {seq} is not running, only a running one can be preempted")
-    unit = scheduler.groups[sequence.request.id].unit(sequence)
+    unit = scheduler.roster.groups[sequence.request.id].unit(sequence)
     if mode == "swap" and not scheduler.kv.can_swap_out(unit):
         swap = scheduler.kv.swap
         raise Refused(
@@ -45,16 +45,16 @@ def preempt(scheduler: Scheduler, seq: int, mode: PreemptMode, cause: int) -> No
 
 def clear_cache(scheduler: Scheduler, cause: int) -> None:
     """Empty the prefix cache."""
-    scheduler.kv.clear_cache(scheduler.running, cause)
+    scheduler.kv.clear_cache(scheduler.roster.running, cause)
 
 
 def change_priority(scheduler: Scheduler, request_id: str, priority: int, cause: int) -> None:
     """Move a request in the queue, and in the eyes of the ``lowest-priority`` rule."""
-    group = scheduler.groups.get(request_id)
+    group = scheduler.roster.groups.get(request_id)
     if group is None:
         raise Refused(f"request {request_id!r} is not unfinished here")
     old, group.request.priority = group.request.priority, priority
-    scheduler.sort_queues()
+    scheduler.roster.sort_queues()
     scheduler.journal.add(Changed, cause, name="priority", old=str(old), new=str(priority), request_id=request_id)
 
 
@@ -74,7 +74,7 @@ def change_setting(scheduler: Scheduler, name: str, value: str, cause: int) -> N
             else {"watermark": "a share from 0 to below 1"}.get(name, "a whole number of at least 1")
         )
         raise Refused(f"{name} is {value!r}, expected {what}") from None
-    widest = max((group.request.beam_width for group in scheduler.groups.values()), default=0)
+    widest = max((group.request.beam_width for group in scheduler.roster.groups.values()), default=0)
     if name in ("max_num_seqs", "max_num_batched_tokens") and new < widest:
         raise Refused(f"{name} is {new}, but a request whose {widest} beams run together is unfinished")
     setattr(scheduler.config, name, new)

@@ -91,7 +91,7 @@ def settle(scheduler: Scheduler, plan: StepPlan, sampled: list[list[Sampled]], r
         if sequence.status is Status.RUNNING:
             scheduler.kv.index_full_blocks(sequence, advanced)
     for ending in endings:
-        scheduler.finish(ending.sequence, ending.reason, advanced, ending.stop_reason)
+        scheduler.roster.finish(ending.sequence, ending.reason, advanced, ending.stop_reason)
     for group in finished_beams:
         if group is not None:
             _complete_beams(scheduler, group, advanced, reader)
@@ -140,23 +140,23 @@ def _part(scheduler: Scheduler, parent: Sequence, indices: list[int]) -> list[Se
     children = []
     pledged = 1 if parent.computed % scheduler.config.block_size == 0 else 0  # what the parent writes next
     for index in indices:
-        child = scheduler.fork(parent, index)
-        runs_now = scheduler.can_start_fork(parent, pledged)
+        child = scheduler.roster.fork(parent, index)
+        runs_now = scheduler.admission.can_start_fork(parent, pledged)
         event = scheduler.kv.report_fork(parent, child, runs_now, 1, parent.last_event)
         if runs_now:
             scheduler.kv.share_all(parent, child, event)
-            scheduler.start_fork(parent, child, event)
+            scheduler.roster.start_fork(parent, child, event)
             pledged += 1
         else:
             child.last_event = event
-            scheduler.enqueue(child)
+            scheduler.roster.enqueue(child)
         children.append(child)
     return children
 
 
 def _ending(scheduler: Scheduler, sequence: Sequence, token: int, reader: TextReader) -> _Ending | None:
     request = sequence.request
-    if token in stop_tokens(request, scheduler.eos_token_ids):
+    if token in stop_tokens(request, scheduler.roster.eos_token_ids):
         return _Ending(sequence, "stop", token)
     stop = reader.stop_met(sequence)
     if stop is not None:
@@ -171,7 +171,7 @@ def _advance_beams(
 ) -> RequestGroup | None:
     """Let the beams of one request take their next token; the group when its search is over."""
     beams = [entry.sequence for entry, _, _ in parts]
-    group = scheduler.groups[beams[0].request.id]
+    group = scheduler.roster.groups[beams[0].request.id]
     search = group.beams
     assert search is not None
     proposals = [
@@ -186,7 +186,7 @@ def _advance_beams(
         chosen.setdefault(continuation.parent, []).append(continuation)
     for i, beam in enumerate(beams):
         if i not in chosen:
-            scheduler.finish(beam, "pruned")
+            scheduler.roster.finish(beam, "pruned")
     free_indices = sorted(set(range(search.width)) - {beam.index for beam in group.live})
     for i, continuations in chosen.items():
         own, *forked = continuations
@@ -211,7 +211,7 @@ def _complete_beams(scheduler: Scheduler, group: RequestGroup, advanced: int, re
     last = answer[-1]
     ended: FinishReason = "stop" if last in search.stop_tokens else "length"
     scheduler.counters.generated_tokens += len(answer)
-    scheduler.end_group(group, ended, advanced, text=reader.decode(answer))
+    scheduler.roster.end_group(group, ended, advanced, text=reader.decode(answer))
 
 
 def _report(scheduler: Scheduler, rows: _Rows) -> int:

@@ -28,7 +28,7 @@ def take_snapshot(scheduler: Scheduler, info: EngineInfo, paused: bool, text_of:
         swap_free=_bytes("i", scheduler.kv.swap.free),
         sequences=[
             _state(sequence, group.request.beam_width, text_of(sequence))
-            for group in scheduler.groups.values()
+            for group in scheduler.roster.groups.values()
             for sequence in group.live
         ],
         settings={name: str(getattr(scheduler.config, name)) for name in SETTINGS},
@@ -47,7 +47,7 @@ def _fills(scheduler: Scheduler) -> list[int]:
     fills = [0] * scheduler.kv.pool.num_blocks
     for block in scheduler.kv.pool.cached:
         fills[block] = size
-    for sequence in scheduler.running:
+    for sequence in scheduler.roster.running:
         for logical, block in enumerate(sequence.table.block_ids):
             fills[block] = max(fills[block], min(size, max(0, sequence.computed - logical * size)))
     return fills

@@ -136,7 +136,7 @@ class Harness:
             before = self.engine.scheduler.journal.last_id
             self.step()
             assert self.engine.scheduler.journal.last_id > before, "a step did nothing"
-        raise AssertionError(f"unfinished after {limit} steps: {list(self.scheduler.groups)}")
+        raise AssertionError(f"unfinished after {limit} steps: {list(self.scheduler.roster.groups)}")
 
     def _take(self, batch: Batch | None) -> None:
         if batch is None:

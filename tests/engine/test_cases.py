@@ -171,7 +171,7 @@ def test_10_the_first_writer_into_a_shared_block_copies_it_and_the_last_holder_d
     harness.step()
     (copied,) = harness.of(Copied)
     assert (copied.src, copied.tokens, copied.logical) == (last, 2, 1)
-    tables = [sequence.table.block_ids for sequence in harness.scheduler.running]
+    tables = [sequence.table.block_ids for sequence in harness.scheduler.roster.running]
     assert tables[0][0] == tables[1][0] and tables[0][1] != tables[1][1]
     harness.drain()
     assert len(harness.of(Copied)) == 1
@@ -252,7 +252,7 @@ def test_15_a_lookup_that_is_retried_counts_once() -> None:
     harness.add(ask("BB", 9, 1))
     for _ in range(5):
         harness.step()
-    assert harness.scheduler.waiting
+    assert harness.scheduler.roster.waiting
     harness.drain()
     assert harness.scheduler.counters.prefix_queried_tokens == 17
 
@@ -287,7 +287,7 @@ def test_18_forks_that_the_pool_has_no_room_for_wait_whole() -> None:
     harness.add(request)
     harness.step()
     assert [fork.runs_now for fork in harness.of(Forked)] == [True, False, False]
-    for sequence in harness.scheduler.waiting:
+    for sequence in harness.scheduler.roster.waiting:
         assert sequence.status is Status.WAITING and not sequence.table.block_ids and sequence.computed == 0
     harness.drain()
     assert_equal_to_oracle(harness, request)
@@ -320,7 +320,7 @@ def test_21_the_self_check_names_a_block_that_stands_in_two_tables_with_differen
     harness = Harness(num_blocks=8, block_size=4)
     harness.add(ask("A", 6), ask("BB", 6))
     harness.step()
-    one, other = harness.scheduler.running
+    one, other = harness.scheduler.roster.running
     pool = harness.scheduler.kv.pool
     pool.release([other.table.block_ids[0]])
     other.table.block_ids[0] = one.table.block_ids[0]
@@ -468,14 +468,14 @@ def _move_all_blocks(harness: Harness) -> None:
     place = [(5 * block + 3) % size for block in range(size)]
     runner.pool = [runner.pool[place.index(block)] for block in range(size)]
     new = BlockPool(size, old.block_size)
-    for sequence in scheduler.running:
+    for sequence in scheduler.roster.running:
         sequence.table.block_ids = [place[block] for block in sequence.table.block_ids]
-    held = {block for sequence in scheduler.running for block in sequence.table.block_ids}
+    held = {block for sequence in scheduler.roster.running for block in sequence.table.block_ids}
     for block_id in held:
         block = new.blocks[block_id]
         new.free.remove(block)
         new._hand_out(block, 0)
-        block.ref_count = sum(block_id in sequence.table.block_ids for sequence in scheduler.running)
+        block.ref_count = sum(block_id in sequence.table.block_ids for sequence in scheduler.roster.running)
     scheduler.kv.pool = new
 
 
@@ -485,7 +485,7 @@ def test_a_corrupted_block_changes_the_outputs_of_its_owners_only() -> None:
     harness.add(victim, bystander)
     for _ in range(4):
         harness.step()
-    owned = harness.scheduler.running[0].table.block_ids[0]
+    owned = harness.scheduler.roster.running[0].table.block_ids[0]
     harness.runner.pool[owned][1] = (999, 1)
     harness.drain()
     assert_equal_to_oracle(harness, bystander)

@@ -79,13 +79,13 @@ def test_tokens_do_not_depend_on_memory_neighbours_or_the_operator(data: st.Data
 
 
 def _let_the_operator_act(data: st.DataObject, harness: Harness, aborted: set[str]) -> None:
-    running = [sequence.seq for sequence in harness.scheduler.running]
+    running = [sequence.seq for sequence in harness.scheduler.roster.running]
     match data.draw(st.sampled_from(["", "", "", "", "preempt", "abort", "clear", "set", "priority"])):
         case "preempt" if running:
             mode: PreemptMode = data.draw(st.sampled_from(PREEMPT_MODES))
             harness.send(Preempt(seq=data.draw(st.sampled_from(running)), mode=mode))
-        case "abort" if harness.scheduler.groups:
-            victim = data.draw(st.sampled_from(list(harness.scheduler.groups)))
+        case "abort" if harness.scheduler.roster.groups:
+            victim = data.draw(st.sampled_from(list(harness.scheduler.roster.groups)))
             assert not harness.send(Abort(request_id=victim)).error
             assert harness.send(Abort(request_id=victim)).error, "abort twice is abort once"
             aborted.add(victim)
@@ -94,8 +94,8 @@ def _let_the_operator_act(data: st.DataObject, harness: Harness, aborted: set[st
         case "set":
             harness.send(Set(name="watermark", value=data.draw(st.sampled_from(["0", "0.25"]))))
             harness.send(Set(name="max_num_batched_tokens", value=data.draw(st.sampled_from(["1", "5"]))))
-        case "priority" if harness.scheduler.groups:
-            request_id = data.draw(st.sampled_from(list(harness.scheduler.groups)))
+        case "priority" if harness.scheduler.roster.groups:
+            request_id = data.draw(st.sampled_from(list(harness.scheduler.roster.groups)))
             harness.send(SetPriority(request_id=request_id, priority=data.draw(st.integers(0, 2))))
 
 

@@ -51,7 +51,7 @@ def assert_equals_engine(view: PoolView, harness: Harness) -> None:
         assert shown.table == from_runs(told.runs)
         assert shown.swap_table == from_runs(told.swap_runs)
         assert shown.raw_text == told.text
-    running = {sequence.seq: sequence.admitted_order for sequence in scheduler.running}
+    running = {sequence.seq: sequence.admitted_order for sequence in scheduler.roster.running}
     assert ranks({s.seq: s.admitted_order for s in view.with_status("running")}) == ranks(running)
     assert_holders_hold(view)
 
@@ -111,8 +111,8 @@ class Traffic:
 
     def _command(self) -> AnyCommand:
         choose = self.random
-        running = [sequence.seq for sequence in self.harness.scheduler.running] or [1]
-        names = list(self.harness.scheduler.groups) or ["nobody"]
+        running = [sequence.seq for sequence in self.harness.scheduler.roster.running] or [1]
+        names = list(self.harness.scheduler.roster.groups) or ["nobody"]
         pick = choose.random()
         if pick < 0.6:
             self.harness.add(self._request())
