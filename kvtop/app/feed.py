@@ -29,6 +29,7 @@ class Feed:
         self.status = Status(state="loading", detail="starting the engine")
         self._clock = clock
         self._heard_s = clock()
+        self._started_s = clock()
         self._frozen: PoolView | None = None
         self._tickets = count(1)
         self._waiting: dict[int, Callable[[Reply], None]] = {}
@@ -48,6 +49,11 @@ class Feed:
         """Seconds without a word from an engine that should be talking; None: all is well."""
         silent = self._clock() - self._heard_s
         return silent if silent >= STALE_AFTER_S and self.status.state not in _SILENT_STATES else None
+
+    @property
+    def loading_s(self) -> float:
+        """Seconds since the engine was started, for as long as it loads."""
+        return self._clock() - self._started_s
 
     def poll(self) -> bool:
         """Take over what has arrived; True when there was anything."""
@@ -93,4 +99,4 @@ class Feed:
         self._frozen = None
         self._waiting.clear()
         self.status = Status(state="loading", detail="starting the engine again")
-        self._heard_s = self._clock()
+        self._heard_s = self._started_s = self._clock()

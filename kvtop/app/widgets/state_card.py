@@ -12,6 +12,7 @@ from kvtop.app.scene import Scene
 from kvtop.view.clean import clean_line
 
 BAR = 28
+SPINNER = "◐◓◑◒"
 
 
 def card_for(scene: Scene, width: int) -> list[Line]:
@@ -32,12 +33,14 @@ def card_for(scene: Scene, width: int) -> list[Line]:
 
 def _loading(scene: Scene, width: int) -> list[list[Span]]:
     named, status = scene.palette.named, scene.feed.status
-    lines: list[list[Span]] = [list(line) for line in wrapped(clean_line(status.detail), named.strong, width)]
+    seconds = scene.feed.loading_s
+    lines: list[list[Span]] = [list(line) for line in wrapped(clean_line(status.detail), named.strong, width - 2)]
+    lines[0].insert(0, (SPINNER[int(seconds * 4) % len(SPINNER)] + " ", named.accent))
     if status.total > 0:
         share = min(1.0, status.done / status.total)
         full = round(share * BAR)
         lines.append([("━" * full, named.accent), ("━" * (BAR - full), named.faint), (f" {share:4.0%}", named.text)])
-    return [*lines, [], [("esc", named.accent), (" cancel", named.muted)]]
+    return [*lines, [], [(f"{seconds:.0f} s   ", named.muted), ("esc", named.accent), (" cancel", named.muted)]]
 
 
 def _empty(scene: Scene) -> list[list[Span]]:

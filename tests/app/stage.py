@@ -1,0 +1,62 @@
+"""The app on a pinned terminal, and what is painted on it: characters and styles, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from rich.cells import get_character_cell_size
+from rich.style import Style
+from textual.pilot import Pilot
+
+from kvtop.app.app import AppSettings, KvtopApp
+from tests.app.feed import SteppedSource
+
+Painted = list[list[tuple[str, Style]]]
+
+
+def make_app(source: SteppedSource, settings: AppSettings | None = None) -> KvtopApp:
+    app = KvtopApp(source, settings or AppSettings())
+    app.scene.clock = lambda: source.clock_s
+    app.feed._clock = lambda: 0.0
+    app.feed._heard_s = app.feed._started_s = 0.0
+    return app
+
+
+@asynccontextmanager
+async def on_stage(
+    source: SteppedSource, size: tuple[int, int] = (120, 36), settings: AppSettings | None = None
+) -> AsyncIterator[tuple[KvtopApp, Pilot[None]]]:
+    """The app, running headless, with everything ``source`` has said so far on the screen."""
+    app = make_app(source, settings)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await settle(app, pilot)
+        yield app, pilot
+
+
+async def settle(app: KvtopApp, pilot: Pilot[None]) -> None:
+    """Take over all news and paint it; what flashed has gone out."""
+    while app.feed.poll():
+        pass
+    app.live.redraw()
+    await pilot.pause()
+    app.live.redraw()
+    await pilot.pause()
+
+
+def painted(app: KvtopApp) -> Painted:
+    """Rows of (character, style); a wide character is followed by an empty one."""
+    rows: Painted = []
+    for strip in app.screen._compositor.render_strips():
+        row: list[tuple[str, Style]] = []
+        for segment in strip:
+            for char in segment.text:
+                row.append((char, segment.style or Style()))
+                row += [("", segment.style or Style())] * (get_character_cell_size(char) - 1)
+        rows.append(row)
+    return rows
+
+
+def text(app: KvtopApp) -> str:
+    """The screen as lines of text."""
+    return "\n".join("".join(char for char, _ in row) for row in painted(app))

@@ -1,0 +1,103 @@
+"""Every state the engine can be in has a face: loading, empty, paused, dead, silent, with a gap."""
+
+from __future__ import annotations
+
+from kvtop.engine import control
+from kvtop.engine.control import BatchMessage
+from kvtop.settings import EngineSettings
+from tests.app.feed import SteppedSource, story
+from tests.app.stage import on_stage, settle, text
+
+
+def loading() -> SteppedSource:
+    source = SteppedSource(EngineSettings(num_blocks=96), loading=True)
+    source.say("loading", "reading weights of SmolLM2", done=93_000_000, total=270_000_000)
+    return source
+
+
+async def test_while_the_model_loads_there_is_a_frame_with_progress_and_a_way_out() -> None:
+    source = loading()
+    async with on_stage(source) as (app, pilot):
+        shown = text(app)
+        assert "reading weights of SmolLM2" in shown and "34%" in shown and "esc cancel" in shown
+        assert "active –" in shown and "step –" in shown and "0%" not in shown.splitlines()[1]
+        source.ready()
+        await settle(app, pilot)
+        assert "reading weights" not in text(app) and "96 blocks" in text(app)
+
+
+async def test_escape_cancels_loading_with_exit_130() -> None:
+    async with on_stage(loading()) as (app, pilot):
+        await pilot.press("escape")
+        await pilot.pause()
+    assert app.return_code == 130
+
+
+async def test_requests_wait_for_the_model() -> None:
+    async with on_stage(loading()) as (app, pilot):
+        await pilot.press("i")
+        await pilot.pause(0.3)
+        assert "still loading" in text(app)
+
+
+async def test_an_empty_pool_says_how_to_fill_it() -> None:
+    async with on_stage(SteppedSource(EngineSettings(num_blocks=96))) as (app, pilot):
+        assert "No traffic yet" in text(app) and "i send requests" in text(app)
+        await pilot.press("i", "enter")
+        await settle(app, pilot)
+        assert "No traffic yet" not in text(app)
+
+
+async def test_a_dead_engine_leaves_its_last_state_its_traceback_and_a_restart() -> None:
+    source = story(96)
+    source.run(40)
+    async with on_stage(source) as (app, pilot):
+        source.say(
+            "failed", "out of memory", traceback="Traceback\n  line 7 [red]in[/red] step\nRuntimeError: out of memory"
+        )
+        await settle(app, pilot)
+        shown = text(app)
+        assert "the engine died" in shown and "out of memory" in shown and "step 40" in shown
+        await pilot.press("T")
+        await pilot.pause()
+        assert "line 7 [red]in[/red] step" in text(app)
+        await pilot.press("escape", "r")
+        await settle(app, pilot)
+        assert source.restarts == 1
+        assert "the engine died" not in text(app) and "No traffic yet" in text(app)
+
+
+async def test_restart_is_for_dead_engines_only() -> None:
+    source = story(96)
+    async with on_stage(source) as (_, pilot):
+        await pilot.press("r")
+    assert source.restarts == 0
+
+
+async def test_silence_of_a_running_engine_is_shown_with_its_age() -> None:
+    source = story(96)
+    source.run(5)
+    async with on_stage(source) as (app, pilot):
+        assert "no word" not in text(app)
+        app.feed._heard_s -= 7.5
+        app.live.redraw()
+        await pilot.pause()
+        assert "no word for 8 s" in text(app) or "no word for 7 s" in text(app)
+
+
+async def test_a_missed_batch_is_shown_and_a_snapshot_is_asked_for_once() -> None:
+    source = story(96)
+    source.run(5)
+    async with on_stage(source) as (app, pilot):
+        source.run(3)
+        lost = next(i for i, message in enumerate(source.messages) if isinstance(message, BatchMessage))
+        del source.messages[lost]
+        app.feed.poll()
+        asked = [sent for sent in source.sent if isinstance(sent, control.TakeSnapshot)]
+        assert len(asked) == 1 and app.scene.view.incomplete_since is not None
+        app.live.redraw()
+        await pilot.pause()
+        assert "incomplete since event" in text(app)
+        await settle(app, pilot)
+        assert app.scene.view.incomplete_since is None and "incomplete since" not in text(app)
+        assert app.scene.view.step == 8
