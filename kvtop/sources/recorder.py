@@ -7,6 +7,7 @@ its own for the keyframes. A group is written at the latest after FLUSH_SECONDS,
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,27 +84,38 @@ class Recorder:
         with self._lock:
             if not self._sinks:
                 return
-            if batch.number <= self._view.number:  # a new engine counts from 1 again
-                self._flush()
-                self._session += 1
-                self._view = PoolView()
-                self._work_since_keyframe = 0
-            self._view.apply(batch)
-            self._pending.append(batch)
-            self._pending_work += work_of(batch)
-            waited = batch.wall_s - self._pending[0].wall_s
-            if self._pending_work >= FLUSH_WORK or waited >= FLUSH_SECONDS or self._view.paused:
-                self._flush()
-            if self._work_since_keyframe >= KEYFRAME_WORK:
-                self._flush()
-                self._write_keyframe()
+            try:
+                self._add(batch)
+            except Exception as error:  # whoever delivers batches must not fall with the recorder
+                self.failure = f"recording stopped at step {batch.step:,}: {error!r}"
+                self._close_sinks()
+
+    def _add(self, batch: Batch) -> None:
+        if batch.number <= self._view.number:  # a new engine counts from 1 again
+            self._flush()
+            self._session += 1
+            self._view = PoolView()
+            self._work_since_keyframe = 0
+        self._view.apply(batch)
+        self._pending.append(batch)
+        self._pending_work += work_of(batch)
+        waited = batch.wall_s - self._pending[0].wall_s
+        if self._pending_work >= FLUSH_WORK or waited >= FLUSH_SECONDS or self._view.paused:
+            self._flush()
+        if self._work_since_keyframe >= KEYFRAME_WORK:
+            self._flush()
+            self._write_keyframe()
 
     def close(self) -> None:
         with self._lock:
             self._flush()
-            for sink in self._sinks:
+            self._close_sinks()
+
+    def _close_sinks(self) -> None:
+        for sink in self._sinks:
+            with contextlib.suppress(OSError):
                 sink.close()
-            self._sinks = []
+        self._sinks = []
 
     def _flush(self) -> None:
         if not self._pending:

@@ -151,7 +151,7 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
 
 
 def test_a_second_engine_in_the_same_recording_owes_nothing_to_the_first(tmp_path: Path) -> None:
-    first, second = batches(90), batches(50, seed=2, num_blocks=24)
+    first, second = batches(90), batches(50, seed=2, num_blocks=32)
     with Recording(record(tmp_path / "a.kvrec", first, second)) as recording:
         timeline = recording.timeline
         assert timeline.end == 140

@@ -40,7 +40,7 @@ def requests(count: int, seed: int = 1, longest: int = 80) -> list[Request]:
     ]
 
 
-def batches(count: int, seed: int = 1, num_blocks: int = 40, requests_in: int = 60) -> list[Batch]:
+def batches(count: int, seed: int = 1, num_blocks: int = 24, requests_in: int = 60) -> list[Batch]:
     """The first ``count`` batches of a busy engine whose pool is tight."""
     engine = simulated_engine(VirtualClock(), num_blocks=num_blocks, max_num_seqs=8)
     engine.apply(Inject(requests=requests(requests_in, seed)))
