@@ -49,7 +49,7 @@ class KvtopApp(App[None]):
 
     def __init__(self, source: Source, settings: AppSettings) -> None:
         self._themes, theme_warnings = load_themes(settings.themes_folder)
-        super().__init__()
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         warnings = [*settings.warnings, *theme_warnings]
         if settings.theme not in self._themes:
             warnings.append(f"there is no theme {settings.theme!r}, expected one of {', '.join(self._themes)}")

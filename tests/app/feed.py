@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvtop.engine.control import AnyCommand, BatchMessage, EngineState, Inject, Quit, Status
 from kvtop.engine.engine import Engine
 from kvtop.engine.requests import Request
+from kvtop.engine.sequences import Sequence
 from kvtop.engine.simulator import CostModel, build_simulated_engine
 from kvtop.settings import EngineSettings
 from kvtop.sources.source import Message
@@ -52,6 +53,10 @@ class SteppedSource:
         for _ in range(steps):
             self._take(self.engine.step())
         self.say("running")
+
+    def live_sequences(self) -> list[Sequence]:
+        """The engine's own unfinished sequences, with their tables."""
+        return [sequence for group in self.engine.scheduler.roster.groups.values() for sequence in group.live]
 
     def _take(self, batch: object) -> None:
         if batch is not None:

@@ -10,6 +10,7 @@ from rich.style import Style
 from textual.pilot import Pilot
 
 from kvtop.app.app import AppSettings, KvtopApp
+from kvtop.app.grid.shape import Shape
 from tests.app.feed import SteppedSource
 
 Painted = list[list[tuple[str, Style]]]
@@ -50,11 +51,22 @@ def painted(app: KvtopApp) -> Painted:
     for strip in app.screen._compositor.render_strips():
         row: list[tuple[str, Style]] = []
         for segment in strip:
+            style = segment.style or Style()
             for char in segment.text:
-                row.append((char, segment.style or Style()))
-                row += [("", segment.style or Style())] * (get_character_cell_size(char) - 1)
+                cells = get_character_cell_size(char)
+                if cells:
+                    row += [(char, style)] + [("", style)] * (cells - 1)
+                else:  # a combining mark belongs to the cell before
+                    row[-1] = (row[-1][0] + char, style)
         rows.append(row)
     return rows
+
+
+def shape_of(app: KvtopApp) -> Shape:
+    """How the pool lies on the screen."""
+    shape = app.live.grid.shape
+    assert shape is not None
+    return shape
 
 
 def text(app: KvtopApp) -> str:

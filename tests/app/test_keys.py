@@ -9,7 +9,7 @@ from kvtop.app.grid.shape import Zoom
 from kvtop.engine import control
 from kvtop.engine.requests import Request
 from tests.app.feed import SteppedSource, story
-from tests.app.stage import on_stage, settle, text
+from tests.app.stage import on_stage, settle, shape_of, text
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_arrows_and_hjkl_move_the_cursor_and_the_block_panel_follows(sourc
     async with on_stage(source) as (app, pilot):
         await pilot.press("right")
         assert app.scene.cursor == 0
-        columns = app.live.grid.shape.columns
+        columns = shape_of(app).columns
         await pilot.press("l", "right", "j", "down", "up", "h")
         assert app.scene.cursor == 1 + columns
         assert f"block {1 + columns}" in text(app)
@@ -146,7 +146,7 @@ async def test_enter_on_a_block_lights_its_owner_and_dims_the_rest(source: Stepp
 
 async def test_the_mouse_points_at_blocks_and_rows_and_presses_the_footer(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
-        grid, shape = app.live.grid, app.live.grid.shape
+        grid, shape = app.live.grid, shape_of(app)
         await pilot.click("#grid", offset=(1 + shape.gutter + 3 * shape.cell_width, 1))
         await pilot.pause()
         assert app.scene.cursor == 3
@@ -161,14 +161,14 @@ async def test_the_mouse_points_at_blocks_and_rows_and_presses_the_footer(source
 
 async def test_plus_and_minus_change_the_zoom_and_0_fits_again(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
-        fits = app.live.grid.shape.zoom
+        fits = shape_of(app).zoom
         seen = {fits}
         for key in ["minus"] * 6 + ["plus"] * 6:
             await pilot.press(key)
-            seen.add(app.live.grid.shape.zoom)
+            seen.add(shape_of(app).zoom)
         assert seen == set(Zoom)
         await pilot.press("0")
-        assert app.live.grid.shape.zoom == fits
+        assert shape_of(app).zoom == fits
 
 
 async def test_tab_goes_round_the_panels_that_take_keys(source: SteppedSource) -> None:
@@ -203,8 +203,7 @@ async def test_o_sorts_by_the_next_column(source: SteppedSource) -> None:
 async def test_the_selection_stays_with_its_sequence_when_the_order_changes(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
         await pilot.press("tab", "down", "down", "o", "o")
-        selected = app.scene.selected
-        row = app.scene.view.sequences[selected]
+        row = app.scene.view.sequences[app.scene.selected or 0]
         line = next(line for line in text(app).splitlines() if "▌" in line)
         assert row.name in line
 
@@ -265,7 +264,7 @@ async def test_y_copies_the_facts_of_what_is_selected(source: SteppedSource) -> 
         await pilot.press("right", "y")
         assert app.clipboard.startswith("block 0: ")
         await pilot.press("tab", "down", "y")
-        row = app.scene.view.sequences[app.scene.selected]
+        row = app.scene.view.sequences[app.scene.selected or 0]
         assert app.clipboard.startswith(f"{row.name}: ") and str(row.table) in app.clipboard
 
 

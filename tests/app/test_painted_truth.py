@@ -11,7 +11,7 @@ from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.sequences import Sequence
 from kvtop.view.owner_slots import glyph
 from tests.app.feed import story
-from tests.app.stage import on_stage, painted, settle
+from tests.app.stage import on_stage, painted, settle, shape_of
 
 
 def holders(scheduler: Scheduler) -> dict[int, list[Sequence]]:
@@ -26,7 +26,7 @@ def holders(scheduler: Scheduler) -> dict[int, list[Sequence]]:
 
 def painted_block(app: KvtopApp, block: int):
     """Character and style in the first cell of a block."""
-    shape, region = app.live.grid.shape, app.live.grid.region
+    shape, region = shape_of(app), app.live.grid.region
     row, column = divmod(block, shape.columns)
     y = region.y + 1 + row * shape.cell_height
     return painted(app)[y][region.x + 1 + shape.gutter + column * shape.cell_width]
@@ -44,7 +44,7 @@ async def test_at_every_step_each_painted_cell_names_an_owner_that_holds_the_blo
             source.run(1)
             await settle(app, pilot)
             cells = painted(app)
-            region, shape = app.live.grid.region, app.live.grid.shape
+            region, shape = app.live.grid.region, shape_of(app)
             scheduler = source.engine.scheduler
             owners = holders(scheduler)
             assert shape.zoom == zoom

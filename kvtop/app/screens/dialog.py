@@ -11,6 +11,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 55%; }
+    Dialog:nocolor { background: transparent; }
     Dialog > .box {
         width: auto; height: auto; max-width: 90%; max-height: 90%;
         border: round $border-focus; border-title-color: $primary; border-subtitle-color: $text-muted;

@@ -1,0 +1,130 @@
+"""Themes: whole, legible, told apart; and a bad file is a warning that helps."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from kvtop.app.app import AppSettings
+from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell, Palette
+from kvtop.app.theme_files import load_themes
+from kvtop.view.colours import Depth, Rgb, contrast, mix
+from tests.app.feed import story
+from tests.app.stage import on_stage, text
+
+THEMES, _ = load_themes()
+MULTICOLOUR = [name for name, theme in THEMES.items() if len(theme.owners.colors) > 4]
+
+
+def apart(one: Rgb, other: Rgb) -> float:
+    """How different two colours look: distance in Oklab, times 100."""
+
+    def oklab(colour: Rgb) -> tuple[float, float, float]:
+        r, g, b = (c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour)
+        long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
+        middle = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
+        short = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
+        return (
+            0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+            1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+            0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+        )
+
+    return 100 * sum((a - b) ** 2 for a, b in zip(oklab(one), oklab(other), strict=True)) ** 0.5
+
+
+def test_dark_and_light_are_there() -> None:
+    assert {"dark", "light"} <= set(THEMES)
+    assert THEMES["dark"].dark and not THEMES["light"].dark
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_words_can_be_read(name: str) -> None:
+    colours = THEMES[name].colors
+    for ink, least in (("text", 7), ("muted", 4), ("accent", 4.5), ("bad", 4.5), ("warning", 4.5), ("good", 4)):
+        assert contrast(getattr(colours, ink), colours.background) >= least, ink
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_the_glyph_can_be_read_on_every_owners_colour(name: str) -> None:
+    palette = Palette(THEMES[name], Depth.TRUE)
+    for slot in range(len(THEMES[name].owners.colors)):
+        for cell in (Cell(ACTIVE, slot), Cell(ACTIVE, slot, 0), Cell(ACTIVE, slot, shared=True)):
+            style = palette.cell(cell)
+            assert style.color and style.color.triplet and style.bgcolor and style.bgcolor.triplet
+            assert contrast(tuple(style.color.triplet), tuple(style.bgcolor.triplet)) >= 3, cell
+
+
+@pytest.mark.parametrize("name", MULTICOLOUR)
+def test_the_first_owners_can_be_told_apart_by_colour(name: str) -> None:
+    owners = THEMES[name].owners.colors
+    for (i, one), (j, other) in itertools.combinations(enumerate(owners[:12]), 2):
+        assert apart(one, other) >= 5, (i, j)
+
+
+@pytest.mark.parametrize("name", MULTICOLOUR)
+@pytest.mark.parametrize("depth", [Depth.TRUE, Depth.PALETTE, Depth.ANSI])
+def test_no_two_of_the_first_owners_share_a_colour_at_any_depth(name: str, depth: Depth) -> None:
+    palette = Palette(THEMES[name], depth)
+    assert len({palette.cell(Cell(ACTIVE, slot)) for slot in range(len(THEMES[name].owners.colors_16))}) == 12
+
+
+@pytest.mark.parametrize("name", THEMES)
+@pytest.mark.parametrize("depth", list(Depth))
+def test_full_partial_shared_cached_and_free_look_different(name: str, depth: Depth) -> None:
+    palette = Palette(THEMES[name], depth)
+    cells = [
+        Cell(ACTIVE, 0),
+        Cell(ACTIVE, 0, 2),
+        Cell(ACTIVE, 0, shared=True),
+        Cell(CACHED, 0),
+        Cell(ACTIVE, 0, dimmed=True),
+    ]
+    looks = [("A", palette.cell(cell)) for cell in cells] + [("·", palette.cell(Cell(FREE)))]
+    assert len(set(looks[:4])) == 4 and looks[4] != looks[0] and looks[5] not in looks[:5]
+
+
+def test_mixing_nothing_and_everything() -> None:
+    assert mix((0, 0, 0), (10, 20, 30), 0) == (0, 0, 0)
+    assert mix((0, 0, 0), (10, 20, 30), 1) == (10, 20, 30)
+
+
+BAD_FILES = {
+    'name = "x"\n[colors]\ntext = "red"\n': "colors.text: is 'red', expected a colour like \"#78aef2\"",
+    'name = "x"\n[colors]\ntexts = "#ffffff"\n': "colors.texts: unknown key, allowed are background, raised",
+    'name = "x"\n[variables]\nfull = 3\n': "variables.full: is 3, expected a number from 0 to 1",
+    'name = "x"\n[owners]\ncolors = []\n': "owners.colors: is [], expected a list of at least one colour",
+    'name = "x"\n[owners]\ncolors_16 = ["pink"]\n': "owners.colors_16: 'pink' is not one of black, red",
+    'name = "x"\ncolours = 1\n': "colours: unknown key, allowed are name, dark, colors, variables, owners",
+    'name = "x"\ndark = "yes"\n': "dark: is 'yes', expected true or false",
+    'name = "x"\ncolors = 1\n': "colors: is 1, expected a table",
+    "name = ": "Invalid value",
+}
+
+
+@pytest.mark.parametrize(("content", "said"), BAD_FILES.items())
+def test_a_bad_file_is_left_out_with_file_key_and_what_is_allowed(content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(content)
+    themes, warnings = load_themes(tmp_path)
+    assert set(themes) == set(THEMES)
+    assert len(warnings) == 1 and "mine.toml" in warnings[0] and said in warnings[0]
+
+
+def test_a_theme_of_ones_own_says_only_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('dark = false\n[colors]\naccent = "#123456"\n')
+    themes, warnings = load_themes(tmp_path)
+    assert not warnings
+    assert themes["mine"].colors.accent == (0x12, 0x34, 0x56)
+    assert themes["mine"].colors.text == themes["light"].colors.text
+
+
+async def test_the_program_starts_with_bad_files_and_an_unknown_theme_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[colors]\ntext = "red"\n')
+    settings = AppSettings(theme="nope", themes_folder=tmp_path)
+    async with on_stage(story(96), settings=settings) as (app, pilot):
+        await pilot.pause(0.3)
+        shown = text(app)
+        assert "mine.toml" in shown and "nope" in shown
+        assert app.scene.palette.theme.name == "dark"
