@@ -18,6 +18,7 @@ PREEMPTION_SECONDS = 60.0
 TREND_SECONDS = 20.0
 """Window that a forecast extends into the future."""
 MIN_TREND_SECONDS = 5.0
+MIN_RISE_BLOCKS = 2
 FORECAST_LIMIT_SECONDS = 900.0
 """A forecast further away than this is no forecast."""
 
@@ -66,7 +67,7 @@ def seconds_until_full(view: PoolView, now_s: float) -> float | None:
     left = view.info.num_blocks - view.blocks.active
     if left == 0:
         return 0.0
-    if rise < 1 or rise < 2 * noise:
+    if rise < max(MIN_RISE_BLOCKS, 2 * noise):
         return None
     seconds = left / slope
     return float(seconds) if seconds <= FORECAST_LIMIT_SECONDS else None

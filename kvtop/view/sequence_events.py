@@ -43,6 +43,11 @@ def queued(view: PoolView, event: e.Queued) -> None:
 def rejected(view: PoolView, event: e.Rejected) -> None:
     view.counters.requests += 1
     view.counters.rejected += 1
+    list_rejected(view, event)
+
+
+def list_rejected(view: PoolView, event: e.Rejected) -> None:
+    """Put it into the list of what is over."""
     view.ended.append(
         EndedRequest(
             request_id=event.request_id,
@@ -162,6 +167,11 @@ def completed(view: PoolView, event: e.Completed) -> None:
     view.counters.completed += 1
     if event.reasons[0] in ("stop", "length"):
         view.counters.generated_tokens += len(event.answer)  # of a beam search only the answer counts
+    list_completed(view, event)
+
+
+def list_completed(view: PoolView, event: e.Completed) -> None:
+    """Put it into the list of what is over."""
     first = view.over.pop(event.request_id, None)
     view.ended.append(
         EndedRequest(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from kvtop.engine.events import Advanced, Batch, Snapshot, StepTimed, Warned
+from kvtop.engine.events import Advanced, Batch, Completed, Rejected, Snapshot, StepTimed, Warned
 from kvtop.view.blocks_view import BlocksView
+from kvtop.view.sequence_events import list_completed, list_rejected
 from kvtop.view.sequence_view import from_state
 
 if TYPE_CHECKING:
@@ -40,12 +41,21 @@ def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
     view.counters = msgspec.structs.replace(snapshot.counters)
     view.settings = dict(snapshot.settings)
     view.paused = snapshot.paused
-    for event in batch.events:  # already part of the state, but still news
-        if not isinstance(event, Advanced | StepTimed):
-            view.log.add(batch.step, batch.wall_s, event)
+    _take_news(view, batch)
     _load_sequences(view, snapshot)
     _load_blocks(view, snapshot)
     _load_swap(view, snapshot)
+
+
+def _take_news(view: PoolView, batch: Batch) -> None:
+    """The batch's events are part of the state already, but still news."""
+    for event in batch.events:
+        if isinstance(event, Rejected):
+            list_rejected(view, event)
+        elif isinstance(event, Completed):
+            list_completed(view, event)
+        if not isinstance(event, Advanced | StepTimed):
+            view.log.add(batch.step, batch.wall_s, event)
 
 
 def _load_sequences(view: PoolView, snapshot: Snapshot) -> None:
