@@ -66,7 +66,7 @@ def _failed(scene: Scene, width: int) -> list[list[Span]]:
         [],
         [
             ("r", named.accent), (" restart   ", named.text),
-            ("enter", named.accent), (" traceback   ", named.text),
+            ("T", named.accent), (" traceback   ", named.text),
             ("q", named.accent), (" quit", named.text),
         ],
         [("what you see is its last state", named.muted)],
