@@ -96,8 +96,10 @@ class Engine:
         return bool(self.scheduler.roster.groups or self._by_time or self._by_step)
 
     def seconds_to_next_arrival(self) -> float | None:
-        """How long until a request arrives by the clock; None when none will."""
-        return max(0.0, self._by_time.next_due - self._monotonic()) if self._by_time else None
+        """How long until a request arrives by the clock; None when none will, or while paused."""
+        if not self._by_time or (self.paused and self._stepping is None):
+            return None
+        return max(0.0, self._by_time.next_due - self._monotonic())
 
     def step(self) -> Batch | None:
         """Compute one step. While paused, or with nothing to compute before the next arrival: what ``flush``

@@ -45,6 +45,8 @@ class HostedEngine(Protocol):
 
     def apply(self, command: AnyCommand) -> Reply: ...
 
+    def flush(self) -> Batch | None: ...
+
     def step(self) -> Batch | None: ...
 
 
@@ -98,16 +100,18 @@ def drive(engine: HostedEngine, inbox: Inbox, publisher: Publisher) -> None:
                 publisher.publish(Reply(ticket=command.ticket))
                 return
             publisher.publish(engine.apply(command))
-        batch = engine.step()
+        if commands and (news := engine.flush()) is not None:  # shown before a step that may take long
+            publisher.publish(BatchMessage(batch=news))
         now: EngineState = "paused" if engine.paused else "running" if engine.has_work else "idle"
         if now != state:
             state = now
             publisher.publish(Status(state=state))
+        batch = engine.step()
         if batch is not None:
             publisher.publish(BatchMessage(batch=batch))
             commands = inbox.take()
         else:
-            commands = inbox.wait(None if engine.paused else engine.seconds_to_next_arrival())
+            commands = inbox.wait(engine.seconds_to_next_arrival())
 
 
 def serve(connection: socket.socket, build: BuildEngine) -> int:

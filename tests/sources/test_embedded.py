@@ -133,6 +133,15 @@ def test_it_pauses_between_steps_steps_one_and_runs_on(watch: Callable[..., Watc
     engine.until(lambda: engine.view.counters.completed == 4)
 
 
+def test_a_step_waits_for_the_next_arrival_when_there_is_nothing_else_to_do(watch: Callable[..., Watched]) -> None:
+    engine = watch()
+    engine.ask(Pause(ticket=1))
+    engine.ask(Inject(ticket=2, requests=[Request(id="req-1", prompt="a block", arrival_s=0.2)]))
+    engine.ask(Step(ticket=3))
+    engine.until(lambda: engine.view.step == 1)
+    assert [sequence.tokens for sequence in engine.view.sequences.values()] == [3]
+
+
 def test_what_is_refused_is_answered_with_the_reason(watch: Callable[..., Watched]) -> None:
     engine = watch()
     assert "nobody" in engine.ask(Abort(ticket=5, request_id="nobody")).error

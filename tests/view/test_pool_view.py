@@ -52,7 +52,7 @@ def test_after_a_missed_batch_nothing_is_applied_until_a_snapshot_comes() -> Non
     view.apply(engine.batches[-1])
     assert view.incomplete_since is None
     assert view.step == 6
-    assert [entry.event.message for entry in view.log.entries if entry.event.id == 0] == [  # type: ignore[union-attr]
+    assert [entry.event.message for entry in view.log.entries if entry.event.id == 0] == [
         f"events {missed_from:,} to {view.last_event_id:,} were missed; the state is whole again"
     ]
     assert kept is view

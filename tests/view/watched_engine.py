@@ -15,7 +15,7 @@ class WatchedEngine(Harness):
         self.view = PoolView()
         self._read = 0
 
-    def send(self, command: AnyCommand):  # type: ignore[no-untyped-def]
+    def send(self, command: AnyCommand):
         reply = super().send(command)
         self._show()
         return reply
