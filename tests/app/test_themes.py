@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from rich.color import Color
 
 from kvtop.app.app import AppSettings
 from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell, Palette
@@ -35,6 +36,11 @@ def apart(one: Rgb, other: Rgb) -> float:
     return 100 * sum((a - b) ** 2 for a, b in zip(oklab(one), oklab(other), strict=True)) ** 0.5
 
 
+def rgb(color: Color | None) -> Rgb:
+    assert color is not None and color.triplet is not None
+    return color.triplet.red, color.triplet.green, color.triplet.blue
+
+
 def test_dark_and_light_are_there() -> None:
     assert {"dark", "light"} <= set(THEMES)
     assert THEMES["dark"].dark and not THEMES["light"].dark
@@ -53,8 +59,7 @@ def test_the_glyph_can_be_read_on_every_owners_colour(name: str) -> None:
     for slot in range(len(THEMES[name].owners.colors)):
         for cell in (Cell(ACTIVE, slot), Cell(ACTIVE, slot, 0), Cell(ACTIVE, slot, shared=True)):
             style = palette.cell(cell)
-            assert style.color and style.color.triplet and style.bgcolor and style.bgcolor.triplet
-            assert contrast(tuple(style.color.triplet), tuple(style.bgcolor.triplet)) >= 3, cell
+            assert contrast(rgb(style.color), rgb(style.bgcolor)) >= 3, cell
 
 
 @pytest.mark.parametrize("name", MULTICOLOUR)
