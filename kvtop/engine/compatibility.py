@@ -90,14 +90,14 @@ def check_logits(
         Failure: the logits are not finite, or differ.
     """
     for pool in cache.layers:
-        pool.both.fill_(torch.nan)
+        pool.fill(torch.nan)
     tables = StepTables(cache.block_size, model.device)
     sequences = _scattered_sequences(texts, cache.block_size)
     errors = []
     for step, spans in enumerate(_STEPS):
         scheduled = [Scheduled(s, start, stop - start) for s, (start, stop) in zip(sequences, spans, strict=True)]
         inputs = tables.lay_out(StepPlan(step, scheduled))
-        logits = forward(inputs, torch.arange(inputs.token_ids.shape[1], device=model.device)).float().cpu()
+        logits = forward(inputs, cache, torch.arange(inputs.token_ids.shape[1], device=model.device)).float().cpu()
         starts = inputs.batch.host_query_starts
         for place, entry in enumerate(inputs.entries):
             wanted = expected[entry][slice(*spans[entry])]

@@ -56,10 +56,23 @@ class KVCache:
         self.block_size = block_size
         self.num_blocks = num_blocks
         self.kernels = kernels
-        self.layers = [_allocate(shape, num_blocks, block_size, dtype, device) for shape in shapes]
-        pinned = device.type == "cuda"
         cpu = torch.device("cpu")
-        self.swap = [_allocate(shape, swap_blocks, block_size, dtype, cpu, pinned) for shape in shapes]
+
+        def allocate(shape: LayerShape, blocks: int, place: torch.device) -> LayerPool:
+            return LayerPool.allocate(
+                blocks,
+                block_size,
+                shape.kv_heads,
+                shape.key_dim,
+                shape.value_dim,
+                dtype=dtype,
+                device=place,
+                head_major=kernels.head_major,
+                pinned=place != device and blocks > 0,
+            )
+
+        self.layers = [allocate(shape, num_blocks, device) for shape in shapes]
+        self.swap = [allocate(shape, swap_blocks, cpu) for shape in shapes]
 
     def move(self, transfers: list[Transfer]) -> None:
         """Carry the transfers out in order, those together that cannot disturb one another."""
@@ -91,12 +104,3 @@ def independent_runs(transfers: list[Transfer]) -> Iterator[tuple[str, list[tupl
         written.add(transfer.dst)
     if pairs:
         yield kind, pairs
-
-
-def _allocate(
-    shape: LayerShape, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device, pinned: bool = False
-) -> LayerPool:
-    both = torch.zeros(
-        num_blocks, block_size, shape.kv_heads, shape.key_dim + shape.value_dim, dtype=dtype, device=device
-    )
-    return LayerPool(both.pin_memory() if pinned and num_blocks else both, shape.key_dim)

@@ -20,12 +20,13 @@ from transformers.utils import logging as transformers_logging
 
 from kvtop.engine import compatibility, hook
 from kvtop.engine.detokenizer import TextCodec
-from kvtop.engine.kv_cache import KVCache, kv_bytes_per_token
+from kvtop.engine.kv_cache import KVCache, LayerShape, kv_bytes_per_token
 from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes, free_bytes
-from kvtop.engine.runner import HookedForward, ModelRunner
+from kvtop.engine.runner import Forward, HookedForward, ModelRunner
 from kvtop.engine.sampler import Sampler
 from kvtop.failure import Failure
 from kvtop.kernels import dispatch
+from kvtop.kernels.dispatch import Kernels
 from kvtop.models.progress import Report, no_report
 from kvtop.settings import EngineSettings
 
@@ -46,10 +47,54 @@ class LoadedModel:
     name: str
     device: str
     dtype: str
-    kernel: str
     max_model_len: int
     pool: PoolSize
     swap_blocks: int
+    parts: ModelParts
+
+    @property
+    def kernel(self) -> str:
+        """What attends: the kernels' name."""
+        return self.parts.kernels.name
+
+
+@dataclass(slots=True, frozen=True)
+class ModelParts:
+    """What a runner is made of, but for its pool."""
+
+    forward: Forward
+    layers: list[LayerShape]
+    """What each attention layer stores of a token, in the order of a cache's layers."""
+    kernels: Kernels
+    dtype: torch.dtype
+    device: torch.device
+
+    def new_cache(self, num_blocks: int, block_size: int, swap_blocks: int = 0) -> KVCache:
+        """Memory for the KV of this model.
+
+        Raises:
+            Failure: there is too little.
+        """
+        try:
+            return KVCache(
+                self.layers,
+                num_blocks=num_blocks,
+                block_size=block_size,
+                swap_blocks=swap_blocks,
+                dtype=self.dtype,
+                device=self.device,
+                kernels=self.kernels,
+            )
+        except (MemoryError, RuntimeError) as error:
+            wanted = (num_blocks + swap_blocks) * block_size * kv_bytes_per_token(self.layers, self.dtype)
+            raise Failure(
+                f"no memory for the KV pool: {format_bytes(wanted)} cannot be had ({_first_line(error)}); give fewer "
+                "blocks"
+            ) from error
+
+    def new_runner(self, num_blocks: int, block_size: int, swap_blocks: int = 0) -> ModelRunner:
+        """A runner with a pool of its own. Several may share the model; they may not run at the same time."""
+        return ModelRunner(self.forward, self.new_cache(num_blocks, block_size, swap_blocks), Sampler(), self.device)
 
 
 def load_model(folder: Path, settings: EngineSettings, report: Report = no_report) -> LoadedModel:
@@ -76,42 +121,33 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
     expected = compatibility.plain_logits(model, texts)
     hook.install(model)
     layers = compatibility.find_layers(model, settings.max_num_batched_tokens if on_cuda else _DRY_RUN_TOKENS)
-    shapes = list(layers.values())
-    places = {layer: place for place, layer in enumerate(layers)}
-    kernels = dispatch.choose(device)
-
-    def make_cache(num_blocks: int, swap_blocks: int) -> KVCache:
-        return KVCache(
-            shapes,
-            num_blocks=num_blocks,
-            block_size=settings.block_size,
-            swap_blocks=swap_blocks,
-            dtype=model.dtype,
-            device=device,
-            kernels=kernels,
-        )
-
-    trial = make_cache(compatibility.check_blocks(settings.block_size), 0)
-    compatibility.check_logits(model, HookedForward(model, trial, places), trial, texts, expected)
+    parts = ModelParts(
+        forward=HookedForward(model, {layer: place for place, layer in enumerate(layers)}),
+        layers=list(layers.values()),
+        kernels=dispatch.choose(device),
+        dtype=model.dtype,
+        device=device,
+    )
+    trial = parts.new_cache(compatibility.check_blocks(settings.block_size), settings.block_size)
+    compatibility.check_logits(model, parts.forward, trial, texts, expected)
     del trial
     report(_STAGES[3], 3, len(_STAGES))
-    token_bytes = kv_bytes_per_token(shapes, model.dtype)
-    pool = choose_pool_size(settings, token_bytes, free_bytes(device), on_cuda)
+    pool = choose_pool_size(settings, kv_bytes_per_token(parts.layers, model.dtype), free_bytes(device), on_cuda)
     swap_blocks = choose_swap_blocks(settings, pool, on_cuda)
-    cache = make_cache(pool.num_blocks, swap_blocks)
+    runner = parts.new_runner(pool.num_blocks, pool.block_size, swap_blocks)
     report("ready", len(_STAGES), len(_STAGES))
     return LoadedModel(
-        runner=ModelRunner(HookedForward(model, cache, places), cache, Sampler(), device),
+        runner=runner,
         codec=TextCodec(tokenizer),
         eos_token_ids=_eos_token_ids(model, tokenizer),
         vocab_size=_vocab_size(model),
         name=folder.name,
         device=str(device),
         dtype=str(model.dtype).removeprefix("torch."),
-        kernel=kernels.name,
         max_model_len=max_model_len,
         pool=pool,
         swap_blocks=swap_blocks,
+        parts=parts,
     )
 
 

@@ -22,22 +22,22 @@ from kvtop.engine.step_inputs import StepInputs, StepTables
 class Forward(Protocol):
     """Runs a step's tokens through a model whose attention reads and writes the paged KV."""
 
-    def __call__(self, inputs: StepInputs, logit_rows: torch.Tensor) -> torch.Tensor:
-        """The logits [len(logit_rows), vocabulary] of the tokens at places ``logit_rows`` (int64) of the step."""
+    def __call__(self, inputs: StepInputs, cache: KVCache, logit_rows: torch.Tensor) -> torch.Tensor:
+        """The logits [len(logit_rows), vocabulary] of the tokens at places ``logit_rows`` (int64) of the step. Their KV
+        is in ``cache`` afterwards."""
         ...
 
 
 class HookedForward:
     """Any Hugging Face decoder through the attention hook."""
 
-    def __init__(self, model: Any, cache: KVCache, layer_places: dict[int, int]) -> None:
+    def __init__(self, model: Any, layer_places: dict[int, int]) -> None:
         """``layer_places`` maps a module's ``layer_idx`` to its place in ``cache.layers``."""
         self._model = model
-        self._cache = cache
         self._layer_places = layer_places
 
-    def __call__(self, inputs: StepInputs, logit_rows: torch.Tensor) -> torch.Tensor:
-        context = StepContext(inputs, self._cache, self._layer_places)
+    def __call__(self, inputs: StepInputs, cache: KVCache, logit_rows: torch.Tensor) -> torch.Tensor:
+        context = StepContext(inputs, cache, self._layer_places)
         output = self._model(
             input_ids=inputs.token_ids,
             position_ids=inputs.positions,
@@ -53,8 +53,8 @@ class ModelRunner:
     """Implements :class:`kvtop.engine.plan.Runner`."""
 
     def __init__(self, forward: Forward, cache: KVCache, sampler: Sampler, device: torch.device) -> None:
+        self.cache = cache
         self._forward = forward
-        self._cache = cache
         self._sampler = sampler
         self._device = device
         self._tables = StepTables(cache.block_size, device)
@@ -68,7 +68,7 @@ class ModelRunner:
             SamplingError: the model's logits are not numbers.
             torch.OutOfMemoryError: the device ran out of memory.
         """
-        self._cache.move(plan.transfers)
+        self.cache.move(plan.transfers)
         if not plan.scheduled:
             return StepResult(sampled=[], computed_tokens=0)
         inputs = self._tables.lay_out(plan)
@@ -79,7 +79,7 @@ class ModelRunner:
             if plan.scheduled[entry].draws or plan.scheduled[entry].candidates:
                 asked.append(entry)
                 rows.append(last_tokens[place] - 1)
-        logits = self._forward(inputs, torch.tensor(rows, dtype=torch.int64, device=self._device))
+        logits = self._forward(inputs, self.cache, torch.tensor(rows, dtype=torch.int64, device=self._device))
         result = StepResult(sampled=[[] for _ in plan.scheduled], computed_tokens=inputs.token_ids.shape[1])
         if asked:
             drawn = self._sampler.sample(logits, [plan.scheduled[entry] for entry in asked])

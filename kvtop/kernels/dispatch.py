@@ -24,6 +24,8 @@ class Kernels(Protocol):
 
     name: str
     """What the screen calls them."""
+    head_major: bool
+    """How they want pools to lie in memory."""
 
     def begin(self, batch: PagedBatch) -> Attend:
         """Plan the step's attention."""
@@ -43,6 +45,7 @@ class ReferenceKernels:
     """The plain definition, on any device."""
 
     name = "reference"
+    head_major = False
 
     def begin(self, batch: PagedBatch) -> Attend:
         return partial(_attend_by_reference, batch)
@@ -51,7 +54,8 @@ class ReferenceKernels:
         reference.store_kv(key, value, pool.key, pool.value, slots)
 
     def copy_blocks(self, source: LayerPool, target: LayerPool, pairs: torch.Tensor) -> None:
-        reference.copy_blocks(source.both, target.both, pairs)
+        reference.copy_blocks(source.key, target.key, pairs)
+        reference.copy_blocks(source.value, target.value, pairs)
 
 
 def _attend_by_reference(batch: PagedBatch, query: torch.Tensor, pool: LayerPool, rule: AttentionRule) -> torch.Tensor:

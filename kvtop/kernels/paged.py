@@ -64,16 +64,47 @@ class AttentionRule:
 
 
 class LayerPool:
-    """K and V of one layer: one tensor, so that a block is one run of bytes and one gather fetches both.
+    """K and V of one layer: ``key`` and ``value``, each [num_blocks, block_size, kv_heads, dim] with its own strides.
 
-    ``both`` is [num_blocks, block_size, kv_heads, key_dim + value_dim]; ``key`` and ``value`` are views into it of the
-    shape kernels know, [num_blocks, block_size, kv_heads, dim].
+    In memory a pool is either token-major, as its shape reads, or head-major: a head's slots lie side by side, so that
+    a gathered context is a ready operand of a batched matrix product. Either way slot s of the pool is s rows after
+    slot 0, and the last dimension is contiguous.
     """
 
-    __slots__ = ("both", "key", "key_dim", "value")
+    __slots__ = ("key", "value")
 
-    def __init__(self, both: torch.Tensor, key_dim: int) -> None:
-        self.both = both
-        self.key_dim = key_dim
-        self.key = both[..., :key_dim]
-        self.value = both[..., key_dim:]
+    def __init__(self, key: torch.Tensor, value: torch.Tensor) -> None:
+        self.key = key
+        self.value = value
+
+    @classmethod
+    def allocate(
+        cls,
+        num_blocks: int,
+        block_size: int,
+        kv_heads: int,
+        key_dim: int,
+        value_dim: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        head_major: bool = False,
+        pinned: bool = False,
+    ) -> LayerPool:
+        """A pool of zeros: every page of it is touched, so that no step pays for that later."""
+
+        def zeros(dim: int) -> torch.Tensor:
+            order = (kv_heads, num_blocks, block_size) if head_major else (num_blocks, block_size, kv_heads)
+            pool = torch.empty(*order, dim, dtype=dtype, device=device, pin_memory=pinned).zero_()
+            return pool.permute(1, 2, 0, 3) if head_major else pool
+
+        return cls(zeros(key_dim), zeros(value_dim))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.key.dtype
+
+    def fill(self, number: float) -> None:
+        """Overwrite every slot."""
+        self.key.fill_(number)
+        self.value.fill_(number)

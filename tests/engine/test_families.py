@@ -31,7 +31,7 @@ def relative_errors(
         scheduled = [maker.schedule(sequences[text], count) for text, count in enumerate(pieces) if count]
         inputs = tables.lay_out(maker.plan(*scheduled))
         with torch.inference_mode():
-            logits = forward(inputs, torch.arange(inputs.token_ids.shape[1]))
+            logits = forward(inputs, cache, torch.arange(inputs.token_ids.shape[1]))
         starts = inputs.batch.host_query_starts
         for place, index in enumerate(inputs.entries):
             entry = scheduled[index]
@@ -40,7 +40,8 @@ def relative_errors(
             errors.append((got - wanted).norm(dim=-1) / wanted.norm(dim=-1))
         if pieces[2]:  # the third text is done: its blocks are freed, that is poisoned, and will be taken again
             for pool in cache.layers:
-                pool.both[sequences[2].table.block_ids] = torch.nan
+                pool.key[sequences[2].table.block_ids] = torch.nan
+                pool.value[sequences[2].table.block_ids] = torch.nan
             maker.free += sequences[2].table.block_ids
             tables.release(sequences[2])
     assert sequences[0].computed == CONTEXT
@@ -58,7 +59,7 @@ def test_logits_equal_the_plain_model_through_chunks_mixed_batches_and_scattered
     expected = compatibility.plain_logits(model, texts)
     layers = install_hook(model)
     cache = make_cache(layers, num_blocks=sum(TEXT_LENS), block_size=block_size)
-    errors = relative_errors(HookedForward(model, cache, layer_places(layers)), cache, texts, expected)
+    errors = relative_errors(HookedForward(model, layer_places(layers)), cache, texts, expected)
     assert float(errors.max()) < 1e-5
 
 
@@ -85,7 +86,7 @@ def test_a_model_that_attends_otherwise_than_it_says_is_refused_with_the_size_of
         layer.self_attn.attn_logit_softcapping = None
     cache = make_cache(layers, compatibility.check_blocks(4), 4)
     with pytest.raises(Failure, match=r"differ from the plain model's by \d+\.\d%, more than 0\.1% in float32"):
-        compatibility.check_logits(model, HookedForward(model, cache, layer_places(layers)), cache, texts, expected)
+        compatibility.check_logits(model, HookedForward(model, layer_places(layers)), cache, texts, expected)
 
 
 def test_attention_without_the_step_context_raises_instead_of_guessing() -> None:

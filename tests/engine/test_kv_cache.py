@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from kvtop.engine.kv_cache import KVCache, LayerShape, independent_runs, kv_bytes_per_token
 from kvtop.engine.plan import Transfer
 from kvtop.kernels.dispatch import ReferenceKernels
+from kvtop.kernels.paged import LayerPool
+from kvtop.kernels.reference import store_kv
 
 POOL, SWAP = 4, 3
 SHAPES = [LayerShape(kv_heads=2, key_dim=3, value_dim=5), LayerShape(kv_heads=1, key_dim=4, value_dim=4)]
@@ -26,7 +29,8 @@ def small_cache() -> KVCache:
         kernels=ReferenceKernels(),
     )
     for number, pool in enumerate([*cache.layers, *cache.swap]):
-        pool.both.copy_(torch.arange(pool.both.numel()).view_as(pool.both) + 1000 * number)
+        for part, offset in ((pool.key, 0), (pool.value, 500)):
+            part.copy_(torch.arange(part.numel()).view(part.shape) + 1000 * number + offset)
     return cache
 
 
@@ -49,9 +53,11 @@ def test_transfers_leave_what_doing_them_one_by_one_leaves(moves: list[Transfer]
         for layer, swap in zip(expected.layers, expected.swap, strict=True):
             source = swap if move.kind == "swap_in" else layer
             target = swap if move.kind == "swap_out" else layer
-            target.both[move.dst] = source.both[move.src].clone()
+            target.key[move.dst] = source.key[move.src].clone()
+            target.value[move.dst] = source.value[move.src].clone()
     for got, wanted in zip([*cache.layers, *cache.swap], [*expected.layers, *expected.swap], strict=True):
-        assert torch.equal(got.both, wanted.both)
+        assert torch.equal(got.key, wanted.key)
+        assert torch.equal(got.value, wanted.value)
 
 
 def test_transfers_that_do_not_touch_one_another_go_together() -> None:
@@ -64,13 +70,18 @@ def test_transfers_that_do_not_touch_one_another_go_together() -> None:
     ]
 
 
-def test_key_and_value_of_a_layer_are_views_of_one_tensor_and_take_their_own_halves() -> None:
-    pool = small_cache().layers[0]
-    pool.key.fill_(1)
-    pool.value.fill_(2)
-    assert pool.key.shape == (POOL, 2, 2, 3)
-    assert pool.value.shape == (POOL, 2, 2, 5)
-    assert float(pool.both.sum()) == POOL * 2 * 2 * (3 * 1 + 5 * 2)
+@pytest.mark.parametrize("head_major", [False, True])
+def test_a_pools_slots_follow_one_another_whichever_way_it_lies(head_major: bool) -> None:
+    pool = LayerPool.allocate(4, 2, 3, 5, 7, dtype=torch.float32, device=torch.device("cpu"), head_major=head_major)
+    assert pool.key.shape == (4, 2, 3, 5)
+    assert pool.value.shape == (4, 2, 3, 7)
+    slots = torch.tensor([7, 0, 3])
+    key, value = torch.randn(3, 3, 5), torch.randn(3, 3, 7)
+    store_kv(key, value, pool.key, pool.value, slots)
+    for row, slot in enumerate(slots.tolist()):
+        assert torch.equal(pool.key[slot // 2, slot % 2], key[row])
+        assert torch.equal(pool.value[slot // 2, slot % 2], value[row])
+    assert float(pool.key.abs().sum()) == pytest.approx(float(key.abs().sum()))
 
 
 def test_bytes_a_token_sum_over_layers_of_different_shape() -> None:

@@ -40,7 +40,7 @@ class Bench:
         self.answers = {tuple(prompt): greedy(self.model, prompt, 8) for prompt in (PROMPT_A, PROMPT_B, FORKED_A)}
         layers = install_hook(self.model)
         self.cache: KVCache = make_cache(layers, num_blocks, block_size, swap_blocks)
-        forward = HookedForward(self.model, self.cache, layer_places(layers))
+        forward = HookedForward(self.model, layer_places(layers))
         self.runner = ModelRunner(forward, self.cache, Sampler(), CPU)
         self.maker = PlanMaker(num_blocks, block_size)
 
@@ -90,7 +90,7 @@ def test_a_step_of_transfers_alone_moves_kv_and_computes_nothing() -> None:
     out = [Transfer("swap_out", block, place) for place, block in enumerate(held)]
     assert bench.runner.run(bench.maker.plan(transfers=out)).computed_tokens == 0
     for pool in bench.cache.layers:
-        pool.both.fill_(torch.nan)
+        pool.fill(torch.nan)
     new = [bench.maker.free.pop() for _ in held]
     a.table.block_ids = new
     back = [Transfer("swap_in", place, block) for place, block in enumerate(new)]
@@ -128,8 +128,9 @@ def test_blocks_moved_to_other_places_in_mid_run_change_no_answer() -> None:
         for logical, block in enumerate(sequence.table.block_ids):
             target = bench.maker.free.pop(0)
             for pool in bench.cache.layers:
-                pool.both[target] = pool.both[block]
-                pool.both[block] = torch.nan
+                for part in (pool.key, pool.value):
+                    part[target] = part[block]
+                    part[block] = torch.nan
             sequence.table.block_ids[logical] = target
     bench.decode([a, b], 4)
     assert bench.answer(a) == bench.expected(a)
@@ -141,7 +142,7 @@ def test_a_corrupted_block_changes_the_answers_of_its_owner_only() -> None:
     a, b = bench.maker.sequence(PROMPT_A), bench.maker.sequence(PROMPT_B)
     bench.decode([a, b], 3)
     for pool in bench.cache.layers:
-        pool.both[a.table.block_ids[0]] = 3.0
+        pool.key[a.table.block_ids[0]] = 3.0
     bench.decode([a, b], 5)
     assert bench.answer(a) != bench.expected(a)
     assert bench.answer(b) == bench.expected(b)

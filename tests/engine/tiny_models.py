@@ -126,7 +126,7 @@ def make_cache(
         kernels=kernels or ReferenceKernels(),
     )
     for pool in [*cache.layers, *cache.swap]:
-        pool.both.fill_(torch.nan)
+        pool.fill(torch.nan)
     return cache
 
 
