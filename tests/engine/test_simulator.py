@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from kvtop.engine.control import Inject
+from kvtop.engine.events import Advanced, Completed, Event, Hit
+from kvtop.engine.requests import Request
+from kvtop.engine.simulator import WORDS, CostModel, WordCodec
+from tests.sources.traffic import VirtualClock, simulated_engine
+
+
+def run(*requests: Request, **settings: int) -> tuple[list[Event], VirtualClock]:
+    clock = VirtualClock()
+    engine = simulated_engine(clock, **{"num_blocks": 50, **settings})
+    reply = engine.apply(Inject(requests=list(requests)))
+    assert not reply.error
+    events: list[Event] = []
+    while engine.has_work:
+        batch = engine.step()
+        assert batch is not None
+        events += batch.events
+    return events, clock
+
+
+def texts(events: list[Event]) -> str:
+    return "".join(text for event in events if isinstance(event, Advanced) for text in event.texts)
+
+
+def test_the_same_requests_give_the_same_words_whatever_the_pool() -> None:
+    request = Request(id="req-1", prompt="the block table maps pages", max_tokens=40)
+    ample, _ = run(request)
+    tight, _ = run(request, num_blocks=12, max_num_batched_tokens=3)
+    assert texts(ample) == texts(tight) != ""
+    assert set(texts(ample).split()) <= set(WORDS)
+
+
+def test_answers_end_by_themselves_or_at_the_limit_when_asked_to_go_on() -> None:
+    events, _ = run(
+        *(Request(id=f"req-{i}", prompt="a page", max_tokens=60) for i in range(20)),
+        Request(id="on", prompt="a page", max_tokens=60, ignore_eos=True),
+    )
+    ended = {event.request_id: event for event in events if isinstance(event, Completed)}
+    assert ended["on"].generated == 60
+    assert {reason for event in ended.values() for reason in event.reasons} == {"stop", "length"}
+    assert len({event.generated for event in ended.values()}) > 8
+
+
+def test_equal_beginnings_share_cached_blocks() -> None:
+    beginning = " ".join(WORDS[i % len(WORDS)] for i in range(40))
+    events, _ = run(Request(id="req-1", prompt=beginning, max_tokens=2))
+    again, _ = run(
+        Request(id="req-1", prompt=beginning, max_tokens=2),
+        Request(id="req-2", prompt=beginning + " tail", max_tokens=2, arrival_step=5),
+    )
+    assert not any(isinstance(event, Hit) for event in events)
+    assert [event.tokens for event in again if isinstance(event, Hit)] == [32]
+
+
+def test_time_passes_as_the_cost_model_says() -> None:
+    _, clock = run(Request(id="req-1", prompt="one two three four", max_tokens=1, ignore_eos=True))
+    cost = CostModel()
+    expected = cost.step_seconds + 4 * (cost.prefill_seconds_per_token + cost.context_seconds_per_token)
+    assert abs(clock.now - 1_000.0 - expected) < 1e-9
+
+
+def test_samples_and_beams_run_too() -> None:
+    events, _ = run(
+        Request(id="samples", prompt="a page", max_tokens=8, n=3, ignore_eos=True, temperature=1.0),
+        Request(id="beams", prompt="a page", max_tokens=8, beam_width=3),
+    )
+    ended = {event.request_id: event for event in events if isinstance(event, Completed)}
+    assert ended["samples"].reasons == ["length"] * 3
+    assert len(ended["beams"].answer) >= 1
+
+
+def test_a_stop_string_ends_an_answer() -> None:
+    free, _ = run(Request(id="req-1", prompt="a page", max_tokens=30, ignore_eos=True))
+    word = texts(free).split()[4]
+    events, _ = run(Request(id="req-1", prompt="a page", max_tokens=30, ignore_eos=True, stop=[word]))
+    assert texts(events).split()[-1] == word
+    assert WordCodec().decode([0, 1]) == WORDS[0] + " "
