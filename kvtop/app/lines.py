@@ -20,8 +20,12 @@ Span = tuple[str, Style]
 Line = tuple[Span, ...]
 
 
+def _cells(text: str) -> int:
+    return len(text) if text.isascii() else width(text)
+
+
 def line_width(line: Iterable[Span]) -> int:
-    return sum(width(text) for text, _ in line)
+    return sum(_cells(text) for text, _ in line)
 
 
 def fitted(line: Iterable[Span], cells: int, blank: Style) -> Line:
@@ -29,7 +33,7 @@ def fitted(line: Iterable[Span], cells: int, blank: Style) -> Line:
     kept: list[Span] = []
     left = cells
     for text, style in line:
-        taken = width(text)
+        taken = _cells(text)
         if taken > left:
             if left > 0:
                 kept.append((fit(text, left), style))

@@ -39,6 +39,7 @@ class BlocksView:
         "free",
         "hashes",
         "holders",
+        "loads",
         "num_blocks",
         "owners",
         "ref_counts",
@@ -68,6 +69,8 @@ class BlocksView:
         """Rises with every release: smaller is handed out (free) or evicted (cached) sooner."""
         self.releases = num_blocks
         """The largest order given so far."""
+        self.loads = 0
+        """Whole states taken over; what a reader derived from single changes is void when it rises."""
         self.active = 0
         self.cached = 0
         self.free = num_blocks
@@ -172,6 +175,7 @@ class BlocksView:
     ) -> None:
         """Take over a whole state. ``order``: free, then cached blocks, each in their queue's order. Blocks that differ
         from what was known count as changed in ``step``."""
+        self.loads += 1
         differs = (self.ref_counts != ref_counts) | (self.hashes != hashes) | (self.owners != owners)
         self.changed_step[differs] = step
         self.written_step[self.fills != fills] = step

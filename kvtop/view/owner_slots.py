@@ -35,6 +35,8 @@ class OwnerSlots:
         self._sequences = np.empty(0, np.int64)
         self._slots = np.empty(0, np.int16)
         self._stale = False
+        self.assignments = 0
+        """How often a sequence got a slot: while it stands, no block's slot changed without the block changing."""
 
     def assign(self, seq: int) -> int:
         """The slot of a sequence that is admitted: the one it has, or the one that has been free the longest."""
@@ -52,6 +54,7 @@ class OwnerSlots:
         self._slot_of[seq] = slot
         self._last_user[slot] = seq
         self._stale = True
+        self.assignments += 1
         return slot
 
     def release(self, seq: int) -> None:

@@ -55,70 +55,56 @@ class Marks:
     """Blocks that changed hands in this step or later are marked."""
 
 
-def block_codes(blocks: BlocksView, slots: OwnerSlots, block_size: int, marks: Marks) -> Codes:
-    """int64[num_blocks]: one code a block, coloured by owner."""
-    held = blocks.ref_counts > 0
-    codes = np.where(held, ACTIVE, np.where(blocks.hashes != 0, CACHED, 0)).astype(np.int64)
-    codes |= np.where(codes == ACTIVE, blocks.fills * FULL // block_size, FULL).astype(np.int64) << _FILL
-    codes |= np.minimum(blocks.ref_counts, MAX_REFS).astype(np.int64) << _REFS
-    owner = slots.slots_of(blocks.holders).astype(np.int64) + 1
-    codes |= np.where((codes & 3) != 0, owner, 0) << _SLOT
-    codes |= (blocks.changed_step >= marks.changed_since).astype(np.int64) << _CHANGED
-    return _marked(codes, marks)
+Which = slice | npt.NDArray[np.int64]
+ALL = slice(None)
 
 
-def tone_codes(tones: npt.NDArray[np.int64], blocks: BlocksView, marks: Marks) -> Codes:
-    """int64[num_blocks]: one code a block, coloured by ``tones`` (-1: nothing to show) in place of owners."""
-    held = blocks.ref_counts > 0
-    codes = np.where(held, ACTIVE, np.where(blocks.hashes != 0, CACHED, 0)).astype(np.int64)
-    codes |= FULL << _FILL
-    codes |= np.minimum(blocks.ref_counts, MAX_REFS).astype(np.int64) << _REFS
-    codes |= (tones + 1) << _SLOT
-    return _marked(codes, marks)
+def block_codes(blocks: BlocksView, slots: OwnerSlots, block_size: int, which: Which = ALL) -> Codes:
+    """int64[n]: one code for each block of ``which``, coloured by owner."""
+    refs, hashes = blocks.ref_counts[which].astype(np.int64), blocks.hashes[which]
+    state = np.where(refs > 0, ACTIVE, np.where(hashes != 0, CACHED, 0)).astype(np.int64)
+    fill = np.where(refs > 0, blocks.fills[which] * FULL // block_size, FULL).astype(np.int64)
+    owner = np.where(state != 0, slots.slots_of(blocks.holders[which]).astype(np.int64) + 1, 0)
+    return state | fill << _FILL | np.minimum(refs, MAX_REFS) << _REFS | owner << _SLOT
 
 
-def _marked(codes: Codes, marks: Marks) -> Codes:
+def mark(codes: Codes, which: Codes, changed: npt.NDArray[np.bool_], marks: Marks) -> None:
+    """Lay marks over ``codes`` of the blocks ``which``, in place; ``changed`` says for each whether it is to flash."""
+    codes |= changed.astype(np.int64) << _CHANGED
     if marks.lit is not None:
-        dimmed = np.ones(len(codes), np.int64)
-        dimmed[marks.lit] = 0
-        codes |= dimmed << _DIMMED
-    if marks.cursor is not None and marks.cursor < len(codes):
-        codes[marks.cursor] |= 1 << _CURSOR
-    return codes
+        codes |= (~np.isin(which, marks.lit)).astype(np.int64) << _DIMMED
+    if marks.cursor is not None:
+        codes |= (which == marks.cursor).astype(np.int64) << _CURSOR
 
 
-def group_codes(codes: Codes, per_cell: int) -> Codes:
-    """One code for each ``per_cell`` blocks: the slot that most held blocks have, held share as fill, any mark of any.
+def group_codes(groups: Codes) -> Codes:
+    """One code for each row of ``groups`` (int64[cells, blocks a cell]): the slot that most held blocks have, the held
+    share as fill, any mark of any.
 
     A group without a held block shows its cached ones; one with neither is free.
     """
-    cells = -(-len(codes) // per_cell)
-    padded = np.zeros(cells * per_cell, np.int64)
-    padded[: len(codes)] = codes
-    group = padded.reshape(cells, per_cell)
-    state = group & 3
+    cells, per_cell = groups.shape
+    if not cells:
+        return np.zeros(0, np.int64)
+    state = groups & 3
     top = state.max(axis=1)
     counted = state == top[:, None]
-    slot = np.where(counted, group >> _SLOT, 0)
+    slot = np.where(counted, groups >> _SLOT, 0)
     # The slot of most blocks: count (cell, slot) pairs, leaving out slot 0, "nobody".
     slots = int(slot.max()) + 1
     pairs = (np.arange(cells, dtype=np.int64)[:, None] * slots + slot).ravel()
     tally = np.bincount(pairs, minlength=cells * slots).reshape(cells, slots)
     tally[:, 0] = 0
     best = tally.argmax(axis=1)
-    share = counted.sum(axis=1)
-    fill = np.where(top == ACTIVE, share * FULL // per_cell, FULL)
-    out = top | fill << _FILL | np.where(top > 0, best, 0) << _SLOT
-    any_mark = np.bitwise_or.reduce(group, axis=1) & (1 << _CHANGED | 1 << _CURSOR)
-    all_dimmed = np.bitwise_and.reduce(group, axis=1) & (1 << _DIMMED)
-    return out | any_mark | all_dimmed
+    fill = np.where(top == ACTIVE, counted.sum(axis=1) * FULL // per_cell, FULL)
+    any_mark = np.bitwise_or.reduce(groups, axis=1) & (1 << _CHANGED | 1 << _CURSOR)
+    all_dimmed = np.bitwise_and.reduce(groups, axis=1) & (1 << _DIMMED)
+    return top | fill << _FILL | np.where(top > 0, best, 0) << _SLOT | any_mark | all_dimmed
 
 
 def rows_of(codes: Codes, shape: Shape, first_row: int, num_rows: int) -> Codes:
-    """int64[num_rows, columns]: the cells of some rows, NOTHING after the pool's end. At HALF a cell is two codes,
-    ``upper << 32 | lower``."""
-    if shape.zoom == Zoom.GROUP:
-        codes = group_codes(codes, shape.per_cell)
+    """int64[num_rows, columns]: some rows of ``codes`` (one a cell), NOTHING after the end. At HALF two codes make a
+    cell, ``upper << 32 | lower``."""
     lines = 2 if shape.zoom == Zoom.HALF else 1
     per_row = shape.columns * lines
     wanted = codes[first_row * per_row : (first_row + num_rows) * per_row]

@@ -29,16 +29,25 @@ class Painted(Widget):
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._drawn_size = Size(0, 0)
+        self._drawn_state: object = None
 
     def lines(self, width: int, height: int) -> Sequence[Line]:
         """At most ``height`` lines; each is cut or padded to ``width`` cells."""
         return ()
 
+    def state(self) -> object:
+        """What the lines depend on, where that is quickly said; while it stays equal nothing is drawn. None: unknown."""
+        return None
+
     def redraw(self) -> None:
         """Draw again what differs from the last frame."""
         width, height = self.size
-        if not width or not height or not self.display:
+        if not width or not height:
             return
+        state = self.state()
+        if state is not None and (state, self.size, self.has_focus) == self._drawn_state:
+            return
+        self._drawn_state = (state, self.size, self.has_focus)
         if self._drawn_size != self.size:
             self._lines, self._strips = [], []
             self._drawn_size = self.size
@@ -58,7 +67,7 @@ class Painted(Widget):
 
     def forget(self) -> None:
         """The look of everything may have changed (a new theme): draw all of it again."""
-        self._lines, self._strips = [], []
+        self._lines, self._strips, self._drawn_state = [], [], None
         self.redraw()
 
     @property

@@ -16,8 +16,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kvtop.app.actions import panel_bindings
-from kvtop.app.grid.codes import NOTHING, Codes, Marks, block_codes, rows_of
+from kvtop.app.grid.codes import NOTHING, Codes, Marks, rows_of
 from kvtop.app.grid.ink import Ink
+from kvtop.app.grid.pool_codes import PoolCodes
 from kvtop.app.grid.shape import Shape, shape_for
 from kvtop.app.lines import Line, Span, line_width, strip_of
 from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell
@@ -44,6 +45,7 @@ class PoolGrid(Framed, can_focus=True):
         self.shape: Shape | None = None
         self.first_row = 0
         self._ink = Ink(scene.palette, scene.terminal.fine_marks)
+        self._pool_codes = PoolCodes()
         self._codes: Codes = np.zeros((0, 0), np.int64)
         self._edges: tuple[Line, Line] = ((), ())
         self._card: tuple[Line, ...] = ()
@@ -154,7 +156,7 @@ class PoolGrid(Framed, can_focus=True):
         if self._drawn_step < 0:
             since = view.step + 1
         marks = Marks(cursor=scene.cursor, lit=self._lit(), changed_since=since)
-        codes = block_codes(view.blocks, view.slots, view.block_size, marks)
+        codes = self._pool_codes.update(view, marks, shape.per_cell)
         return rows_of(codes, shape, self.first_row, max(1, height // shape.cell_height))
 
     def _lit(self) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from rich.style import Style
 from kvtop.app.lines import Line, Span
 from kvtop.app.widgets.painted import Framed
 from kvtop.view.colours import Depth
-from kvtop.view.series import Column, Values
+from kvtop.view.series import BIN_SECONDS, Column, Values
 
 SECONDS = 60
 GUTTER = 5
@@ -21,6 +21,11 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 class Pressure(Framed):
+    def state(self) -> object:
+        """It moves with the bins of the series, twice a second."""
+        view = self.scene.view
+        return int(self.scene.now_s / BIN_SECONDS), id(view), view.info is None, view.settings.get("watermark")
+
     def title(self) -> Sequence[Span]:
         named = self.scene.palette.named
         return [("pressure", named.title), (f" {SECONDS} s", named.muted)]
