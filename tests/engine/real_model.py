@@ -10,10 +10,12 @@ from kvtop.engine.check import check, check_drained
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import Inject
 from kvtop.engine.engine import Engine
-from kvtop.engine.events import Advanced, Batch, Completed, Counters, Forked, Queued
+from kvtop.engine.events import Advanced, Batch, Completed, Counters, Forked, Freed, Queued, from_runs
+from kvtop.engine.kv_cache import KVCache
 from kvtop.engine.loading import LoadedModel, load_model
 from kvtop.engine.requests import Request
 from kvtop.engine.runner import ModelRunner
+from kvtop.engine.sampler import Sampler
 from kvtop.models.resolve import resolve_model
 from kvtop.settings import DEFAULT_MODEL, EngineSettings
 from tests.engine.harness import engine_info
@@ -22,10 +24,14 @@ TIE = 1e-3
 """Where the oracle's two best logits are closer than this, a different token is a tie and not a fault."""
 
 
+def model_folder() -> Path:
+    """Where the default model lies; it is pulled when it is not there."""
+    return Path(resolve_model(DEFAULT_MODEL, model_dir="", source="auto"))
+
+
 def load() -> LoadedModel:
     """The default model, fp32, on a pool that is replaced by ``run``."""
-    folder = resolve_model(DEFAULT_MODEL, model_dir="", source="auto")
-    return load_model(Path(folder), EngineSettings(dtype="float32", num_blocks=8, device="cpu"))
+    return load_model(model_folder(), EngineSettings(dtype="float32", num_blocks=8, device="cpu"))
 
 
 @dataclass(slots=True)
@@ -42,10 +48,11 @@ def run(loaded: LoadedModel, requests: list[Request], **config: Any) -> Run:
     """Everything the requests generate under this configuration; every rule of the pool checked after every step."""
     config.setdefault("max_model_len", 2048)
     settings = SchedulerConfig(**config)
+    cache = _poisoned_cache(loaded, settings)
     engine = Engine(
         engine_info(settings),
         settings,
-        _runner(loaded, settings),
+        ModelRunner(loaded.parts.forward, cache, Sampler(), loaded.parts.device),
         loaded.codec,
         eos_token_ids=loaded.eos_token_ids,
         vocab_size=loaded.vocab_size,
@@ -59,17 +66,29 @@ def run(loaded: LoadedModel, requests: list[Request], **config: Any) -> Run:
         batch = engine.step()
         assert batch is not None
         _read(batch, outcome, names)
+        _poison_freed(engine, cache, batch)
     check_drained(engine.scheduler)
     outcome.counters = engine.scheduler.counters
     return outcome
 
 
-def _runner(loaded: LoadedModel, settings: SchedulerConfig) -> ModelRunner:
-    """The loaded model over a pool of its own; free memory starts as NaN, so that reading it shows."""
-    runner = loaded.parts.new_runner(settings.num_blocks, settings.block_size, settings.swap_blocks)
-    for pool in (*runner.cache.layers, *runner.cache.swap):
-        pool.fill(float("nan"))
-    return runner
+def _poisoned_cache(loaded: LoadedModel, settings: SchedulerConfig) -> KVCache:
+    """A pool of its own for the loaded model; it starts as NaN, so that reading what was never written shows."""
+    cache = loaded.parts.new_cache(settings.num_blocks, settings.block_size, settings.swap_blocks)
+    for pool in (*cache.layers, *cache.swap):
+        pool.both.fill_(float("nan"))
+    return cache
+
+
+def _poison_freed(engine: Engine, cache: KVCache, batch: Batch) -> None:
+    """What a block held is gone with its last holder: whoever reads it after that reads NaN."""
+    index = engine.scheduler.kv.pool.index
+    pool = engine.scheduler.kv.pool
+    for event in batch.events:
+        if isinstance(event, Freed) and event.space == "pool":
+            blocks = [b for b in from_runs(event.runs) if not pool.ref_count(b) and index.key_of(b) is None]
+            for layer in cache.layers:
+                layer.both[blocks] = float("nan")
 
 
 def _read(batch: Batch, outcome: Run, names: dict[int, tuple[str, int]]) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from kvtop.engine.loading import LoadedModel
 from kvtop.engine.requests import Request
-from kvtop.engine.runner import HookedForward
 from kvtop.engine.workload import read_workload
-from tests.engine.real_model import Run, assert_equal, load, run
+from tests.engine.real_model import Run, assert_equal, load, model_folder, run
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-AMPLE = {"num_blocks": 1200, "block_size": 16, "prefix_cache": False, "max_num_batched_tokens": 4096}
+AMPLE: dict[str, Any] = {"num_blocks": 1200, "block_size": 16, "prefix_cache": False, "max_num_batched_tokens": 4096}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def loaded() -> LoadedModel:
     return load()
 
 
-def workload(count: int = 64, max_tokens: int | None = None, **changes: object) -> list[Request]:
+def workload(count: int = 64, max_tokens: int | None = None, **changes: Any) -> list[Request]:
     requests = read_workload(FIXTURES / "workload64.json")[:count]
     for request in requests:
         request.logprobs = 2
@@ -56,7 +57,7 @@ def few(loaded: LoadedModel) -> Run:
     ],
     ids=["tight, recompute", "block size 1", "tight, swap", "chunks of 7"],
 )
-def test_six_requests_have_the_same_tokens(loaded: LoadedModel, few: Run, config: dict[str, object]) -> None:
+def test_six_requests_have_the_same_tokens(loaded: LoadedModel, few: Run, config: dict[str, Any]) -> None:
     outcome = run(loaded, six(), **config)
     assert_equal(few, outcome)
     if "tight" in str(config):
@@ -71,7 +72,7 @@ def whole(loaded: LoadedModel) -> Run:
     return run(loaded, workload(), **AMPLE)
 
 
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "recompute, at least 20 preemptions": {"num_blocks": 120},
     "swap": {"num_blocks": 120, "swap_blocks": 120, "preempt": "swap"},
     "block size 1": {"num_blocks": 16000, "block_size": 1},
@@ -97,12 +98,11 @@ def test_the_whole_workload_has_the_same_tokens(loaded: LoadedModel, whole: Run,
 
 
 @pytest.mark.slow
-def test_the_first_eight_equal_generate_request_by_request(loaded: LoadedModel, whole: Run) -> None:
-    model = eager_twin(loaded)
+def test_the_first_eight_equal_generate_request_by_request(generator: Any, whole: Run) -> None:
     for request in workload(8):
         prompt = torch.tensor([request.prompt_token_ids])
         with torch.inference_mode():
-            made = model.generate(prompt, max_new_tokens=request.max_tokens, do_sample=False, eos_token_id=None)
+            made = generator.generate(prompt, max_new_tokens=request.max_tokens, do_sample=False, eos_token_id=None)
         expected = Run({request.id: {0: made[0, prompt.shape[1] :].tolist()}}, whole.margins)
         assert_equal(expected, whole, [request.id])
 
@@ -134,8 +134,7 @@ PROMPTS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_blocks", [400, 26])
-def test_beam_search_equals_generate(loaded: LoadedModel, num_blocks: int) -> None:
-    model = eager_twin(loaded)
+def test_beam_search_equals_generate(loaded: LoadedModel, generator: Any, num_blocks: int) -> None:
     prompts = [loaded.codec.encode(text) for text in PROMPTS]
     eos = sorted(loaded.eos_token_ids)
     requests = [
@@ -144,19 +143,13 @@ def test_beam_search_equals_generate(loaded: LoadedModel, num_blocks: int) -> No
     outcome = run(loaded, requests, num_blocks=num_blocks)
     for i, prompt in enumerate(prompts):
         with torch.inference_mode():
-            made = model.generate(
+            made = generator.generate(
                 torch.tensor([prompt]), max_new_tokens=24, num_beams=4, do_sample=False, eos_token_id=eos
             )
         assert outcome.answers[f"p{i}"] == made[0, len(prompt) :].tolist(), PROMPTS[i]
 
 
-def eager_twin(loaded: LoadedModel):
+@pytest.fixture(scope="module")
+def generator() -> Any:
     """The same weights behind transformers' own attention and cache."""
-    from transformers import AutoModelForCausalLM
-
-    forward = loaded.runner._forward
-    assert isinstance(forward, HookedForward)
-    source = forward._model
-    twin = AutoModelForCausalLM.from_config(source.config, attn_implementation="eager", dtype=torch.float32)
-    twin.load_state_dict(source.state_dict())
-    return twin.eval()
+    return AutoModelForCausalLM.from_pretrained(model_folder(), attn_implementation="eager", dtype=torch.float32).eval()
