@@ -61,6 +61,8 @@ class KvtopApp(App[None]):
         self._pace = Pace(settings.frames_per_second)
         self._tick_s = 1 / settings.frames_per_second
         self._settings = settings
+        self._news = True
+        """Something arrived since the last frame."""
         for found in self._themes.values():
             self.register_theme(_textual_theme(found))
         self.theme = f"kvtop-{theme.name}"
@@ -81,9 +83,10 @@ class KvtopApp(App[None]):
 
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""
-        self.feed.poll()
+        self._news = self.feed.poll() or self._news
         if self._pace.due(time.monotonic(), self._backlog()):
-            self.live.redraw()
+            self.live.tick(self._news)
+            self._news = False
 
     def _backlog(self) -> int:
         """Frames that wait to be written; 0 where the driver has no writer thread."""

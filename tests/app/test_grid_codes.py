@@ -14,7 +14,6 @@ from kvtop.view.owner_slots import OwnerSlots
 from kvtop.view.pool_view import PoolView
 from tests.app.feed import story
 
-
 NO_MARKS = Marks()
 
 

@@ -74,7 +74,7 @@ class LiveScreen(Screen[None]):
             DecisionPanel(scene, "decision"),
             Footer(scene, "footer", self.actions),
         )
-        self._shown_failure = False
+        self._quiet_frames = 0
 
     def compose(self) -> ComposeResult:
         yield self._panels
@@ -84,6 +84,16 @@ class LiveScreen(Screen[None]):
         self.grid.focus()
 
     # --- frames ---------------------------------------------------------------------------------------------------
+
+    def tick(self, news: bool) -> None:
+        """A frame is due: after news everything, and once more to let what flashed go out; else what shows time."""
+        self._quiet_frames = 0 if news else self._quiet_frames + 1
+        if self._quiet_frames < 2:
+            self.redraw()
+            return
+        for panel in self._panels.query_children(Painted):
+            if panel.moves_with_time:
+                panel.redraw()
 
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""

@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 
 from kvtop.app.actions.action import Action, key_words
-from kvtop.app.lines import Line, Span, line_width
+from kvtop.app.lines import Line, Span, fitted, line_width
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Painted
 
@@ -36,7 +36,7 @@ class Footer(Painted):
             size = line_width(spans[-2:])
             self._places.append((at, at + size, action.name))
             at += size
-        return [tuple(spans)]
+        return [fitted(spans, width, self.blank)]
 
     def _fitting(self, width: int) -> list[Action]:
         """The actions that have room: help and quit always, the others from the first."""

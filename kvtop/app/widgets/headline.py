@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from kvtop.app.lines import Line, Part, Span, between, fitting, line_width
+from kvtop.app.lines import Line, Part, Span, between, fitted, fitting, line_width
+from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Painted
 from kvtop.view import figures
 from kvtop.view.clean import clean_line
+from kvtop.view.series import BIN_SECONDS
 from kvtop.view.waste import measure_waste
 from kvtop.view.words import UNKNOWN, count, duration, share, size
 
@@ -21,8 +23,16 @@ GAUGE = 20
 
 
 class Headline(Painted):
+    def __init__(self, scene: Scene, id: str) -> None:
+        super().__init__(scene, id)
+        self._forecast: tuple[tuple[int, int], float | None] = ((0, 0), None)
+
+    @property
+    def moves_with_time(self) -> bool:
+        return True
+
     def lines(self, width: int, height: int) -> Sequence[Line]:
-        pool = self._pool_line(width)
+        pool = fitted(self._pool_line(width), width, self.blank)
         if height < 2:
             return [pool]
         state = self._state()
@@ -87,7 +97,7 @@ class Headline(Painted):
         waste = measure_waste(view)
         thrown = figures.preemptions_per_minute(view, now)
         speed = figures.tokens_per_second(view, now)
-        full_s = figures.seconds_until_full(view, now)
+        full_s = self._seconds_until_full(now)
         until_full = UNKNOWN if full_s is None else f"~{duration(full_s)}" if full_s else "now"
         per_minute = UNKNOWN if thrown is None else f"{thrown:.1f}/min"
         return fitting(
@@ -107,6 +117,13 @@ class Headline(Painted):
             ],
             width - 1,
         )
+
+    def _seconds_until_full(self, now: float) -> float | None:
+        """The forecast, made anew only when the series it extends has moved on."""
+        moment = (id(self.scene.view), int(now / BIN_SECONDS))
+        if moment != self._forecast[0]:
+            self._forecast = (moment, figures.seconds_until_full(self.scene.view, now))
+        return self._forecast[1]
 
     def _level(self, name: str, blocks: int, style: Style) -> Line:
         named, view = self.scene.palette.named, self.scene.view

@@ -32,11 +32,16 @@ class Painted(Widget):
         self._drawn_state: object = None
 
     def lines(self, width: int, height: int) -> Sequence[Line]:
-        """At most ``height`` lines; each is cut or padded to ``width`` cells."""
+        """At most ``height`` lines, each exactly ``width`` cells wide."""
         return ()
 
+    @property
+    def moves_with_time(self) -> bool:
+        """Its lines change though no news came."""
+        return False
+
     def state(self) -> object:
-        """What the lines depend on, where that is quickly said; while it stays equal nothing is drawn. None: unknown."""
+        """What the lines depend on, where that is quickly said: while it is equal nothing is drawn. None: unknown."""
         return None
 
     def redraw(self) -> None:
@@ -52,7 +57,7 @@ class Painted(Widget):
             self._lines, self._strips = [], []
             self._drawn_size = self.size
         blank = self.blank
-        wanted = [fitted(line, width, blank) for line in self.lines(width, height)[:height]]
+        wanted = list(self.lines(width, height)[:height])
         wanted += [((" " * width, blank),)] * (height - len(wanted))
         before = self._lines
         changed = [y for y, line in enumerate(wanted) if y >= len(before) or before[y] != line]
@@ -115,8 +120,8 @@ class Framed(Painted):
 
     def lines(self, width: int, height: int) -> Sequence[Line]:
         frame = self.frame
-        if width < 4 or height < 3:
-            return self.content(width, height)
+        if width < 6 or height < 3:
+            return [fitted(line, width, self.blank) for line in self.content(width, height)]
         inner = [fitted(line, width - 2, self.blank) for line in self.content(width - 2, height - 2)[: height - 2]]
         inner += [((" " * (width - 2), self.blank),)] * (height - 2 - len(inner))
         return (

@@ -52,6 +52,10 @@ class PoolGrid(Framed, can_focus=True):
         self._looks: tuple[object, ...] = ()
         self._drawn_step = -1
 
+    @property
+    def moves_with_time(self) -> bool:
+        return self.scene.feed.live.info is None
+
     # --- words in the frame ---------------------------------------------------------------------------------------
 
     def title(self) -> Sequence[Span]:

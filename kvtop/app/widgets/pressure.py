@@ -21,6 +21,10 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 class Pressure(Framed):
+    @property
+    def moves_with_time(self) -> bool:
+        return True
+
     def state(self) -> object:
         """It moves with the bins of the series, twice a second."""
         view = self.scene.view
