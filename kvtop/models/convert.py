@@ -9,14 +9,14 @@ before merging stands there only as a name, and what is not carried over is retu
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from kvtop.extra import require
 from kvtop.failure import Failure
-from kvtop.models.progress import Report, run_watched
+from kvtop.models.child import run_child
+from kvtop.models.progress import Report
 
 
 def convert_gguf(gguf: Path, target: Path, report: Report) -> list[str]:
@@ -29,25 +29,18 @@ def convert_gguf(gguf: Path, target: Path, report: Report) -> list[str]:
         if file.read(4) != b"GGUF":
             raise Failure(f"{gguf}: is not a GGUF file (it does not begin with GGUF)")
     require("converting a GGUF file", "torch", "transformers", "gguf", "accelerate", "safetensors")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kvtop.models.convert", str(gguf), str(target)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    ended = run_child(
+        "kvtop.models.convert",
+        [str(gguf), str(target)],
+        folder=target,
+        total_bytes=0,
+        detail=f"converting {gguf.name} to bf16 safetensors",
+        report=report,
     )
-    said: list[str] = []
-    try:
-        detail = f"converting {gguf.name} to bf16 safetensors"
-        run_watched(lambda: said.extend(process.communicate()), target, 0, detail, report)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode:
-        reason = (said[1].strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+    if ended.code:
+        reason = (ended.stderr.strip().splitlines() or [f"exit code {ended.code}"])[-1]
         raise Failure(f"{gguf}: transformers cannot read it ({reason})")
-    notes: list[str] = json.loads(said[0])
+    notes: list[str] = json.loads(ended.stdout)
     return notes
 
 

