@@ -51,7 +51,7 @@ class Compiled:
     assembly: str
     shared_bytes: int
     spilled: int
-    """Bytes of stack on NVIDIA, registers on AMD: 0 when everything fits the registers."""
+    """Bytes of stack on NVIDIA, vector registers on AMD (its scalar ones spill into vector ones, not to memory)."""
 
     def count(self, pattern: str) -> int:
         return len(re.findall(pattern, self.assembly))
@@ -79,7 +79,7 @@ def compile_launch(arch: str, launch: Launch) -> Compiled:
     made = triton.compile(_source(launch), target=TARGETS[arch], options={**options, "enable_fp_fusion": True})
     if arch.startswith("sm_"):
         return Compiled(made.asm["ptx"], made.metadata.shared, _stack_bytes(made.asm["cubin"]))
-    spills = re.findall(r"\.[sv]gpr_spill_count:\s*(\d+)", made.asm["amdgcn"])
+    spills = re.findall(r"\.vgpr_spill_count:\s*(\d+)", made.asm["amdgcn"])
     assert spills, "the assembly no longer states its spills"
     return Compiled(made.asm["amdgcn"], made.metadata.shared, sum(map(int, spills)))
 
