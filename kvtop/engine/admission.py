@@ -42,6 +42,8 @@ class Admission:
     def has_seat(self, head: Sequence) -> bool:
         """Whether max_num_seqs has room for it. A beam search takes all its seats with its first beam, since its
         beams only move together; a later beam of it has its seat already."""
+        if not self.roster.beam_searches:
+            return len(self.roster.running) < self.config.max_num_seqs
         widths = {
             sequence.request.id: sequence.request.beam_width
             for sequence in self.roster.running
@@ -55,9 +57,7 @@ class Admission:
     def promised(self) -> int:
         """Blocks that sequences still in prefill will take for tokens they were admitted with."""
         return sum(
-            self.kv.blocks_needed(sequence, len(sequence.tokens))
-            for sequence in self.roster.running
-            if sequence.to_compute > 1
+            self.kv.blocks_needed(sequence, len(sequence.tokens)) for sequence in self.roster.prefilling.values()
         )
 
     def must_wait_for(self, head: Sequence, siblings: list[Sequence]) -> bool:

@@ -65,6 +65,10 @@ def _check_queues(scheduler: Scheduler, unfinished: list[Sequence]) -> None:
         orders = [sequence.admitted_order for sequence in scheduler.roster.running]
         if orders != sorted(orders):
             raise PoolFault("queues", f"running is not in admission order: {orders}", [], [])
+    prefilling = sorted(scheduler.roster.prefilling)
+    expected = sorted(sequence.seq for sequence in scheduler.roster.running if sequence.to_compute > 1)
+    if prefilling != expected:
+        raise PoolFault("queues", f"in prefill are {expected}, the roster says {prefilling}", [], prefilling)
 
 
 def _check_pool(name: str, pool: BlockPool, tables: list[tuple[int, BlockTable]]) -> None:

@@ -49,9 +49,11 @@ class Prefix:
 class KvManager:
     """The block pool, the swap space and the policy by which tables grow."""
 
-    def __init__(self, config: SchedulerConfig, journal: Journal, counters: Counters) -> None:
+    def __init__(
+        self, config: SchedulerConfig, journal: Journal, counters: Counters, pool: BlockPool | None = None
+    ) -> None:
         self.block_size = config.block_size
-        self.pool = BlockPool(config.num_blocks, config.block_size)
+        self.pool = pool or BlockPool(config.num_blocks, config.block_size)
         self.swap = BlockPool(config.swap_blocks, config.block_size)
         self.policy = allocation_policy(config)
         self.prefix_cache = config.prefix_cache and not self.policy.contiguous

@@ -20,8 +20,9 @@ from kvtop.engine.tables import BlockTable
 
 
 class Roster:
-    """``running`` is in admission order; ``waiting`` and ``swapped`` by priority, then arrival. ``groups`` holds every
-    unfinished request by its id. ``moves`` counts changes of queue, so that a standstill can be noticed."""
+    """``running`` is in admission order, ``prefilling`` those of it with more than one token to compute; ``waiting``
+    and ``swapped`` by priority, then arrival. ``groups`` holds every unfinished request by its id, ``beam_searches``
+    counts those with beams. ``moves`` counts changes of queue, so that a standstill can be noticed."""
 
     def __init__(
         self,
@@ -40,6 +41,8 @@ class Roster:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.swapped: list[Sequence] = []
+        self.prefilling: dict[int, Sequence] = {}
+        self.beam_searches = 0
         self.step = 0
         self.moves = 0
         self._next_seq = 1
@@ -72,6 +75,7 @@ class Roster:
         group = RequestGroup(request, list(prompt), self._next_arrival, live=[sequence], beams=beams)
         self._next_arrival += 1
         self.groups[request.id] = group
+        self.beam_searches += beams is not None
         sequence.queued_event = sequence.last_event = self.journal.add(
             Queued,
             cause,
@@ -159,6 +163,8 @@ class Roster:
         sequence.wait = None
         sequence.preempt_mode = None
         self.running.append(sequence)
+        if sequence.to_compute > 1:
+            self.prefilling[sequence.seq] = sequence
 
     def start_fork(self, parent: Sequence, child: Sequence, event: int) -> None:
         """A forked sequence runs at once, beside its parent and as old as it: it belongs to the same admission."""
@@ -173,7 +179,11 @@ class Roster:
     def stop_running(self, sequence: Sequence) -> None:
         """It was preempted; the caller puts it in a queue."""
         self.moves += 1
-        self.running.remove(sequence)
+        self._leave_queue(sequence)
+
+    def end_prefill(self, sequence: Sequence) -> None:
+        """Its last known token is all it has to compute now, or less."""
+        self.prefilling.pop(sequence.seq, None)
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -199,7 +209,7 @@ class Roster:
             message=message,
         )
         self.moves += 1
-        self._leave_queues(sequence)
+        self._leave_queue(sequence)
         sequence.status = Status.FINISHED
         self.kv.drop_swapped(sequence, finished)
         self.kv.release(sequence, finished)
@@ -212,6 +222,7 @@ class Roster:
 
     def _complete(self, group: RequestGroup, cause: int, answer: list[int] | None = None, text: str = "") -> None:
         del self.groups[group.request.id]
+        self.beam_searches -= group.beams is not None
         self.counters.completed += 1
         self.journal.add(
             Completed,
@@ -242,7 +253,12 @@ class Roster:
             self.finish(sequence, "pruned", cause, message=message)
         self._complete(group, cause, best, text)
 
-    def _leave_queues(self, sequence: Sequence) -> None:
-        for queue in (self.running, self.waiting, self.swapped):
-            if sequence in queue:
-                queue.remove(sequence)
+    def _leave_queue(self, sequence: Sequence) -> None:
+        match sequence.status:
+            case Status.RUNNING:
+                self.running.remove(sequence)
+                self.prefilling.pop(sequence.seq, None)
+            case Status.WAITING:
+                self.waiting.remove(sequence)
+            case Status.SWAPPED:
+                self.swapped.remove(sequence)

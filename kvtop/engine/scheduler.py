@@ -28,11 +28,17 @@ from kvtop.engine.sequences import Sequence, Status
 class Scheduler:
     """The roster's sequences over a KvManager's blocks, a step at a time."""
 
-    def __init__(self, config: SchedulerConfig, journal: Journal, eos_token_ids: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        journal: Journal,
+        eos_token_ids: frozenset[int] = frozenset(),
+        kv_manager: type[KvManager] = KvManager,
+    ) -> None:
         self.config = config
         self.journal = journal
         self.counters = Counters()
-        self.kv = KvManager(config, journal, self.counters)
+        self.kv = kv_manager(config, journal, self.counters)
         self.roster = Roster(config, self.kv, journal, self.counters, eos_token_ids)
         self.admission = Admission(config, self.roster, self.kv, journal)
         self._entries: dict[int, Scheduled] = {}
@@ -50,25 +56,29 @@ class Scheduler:
 
     def schedule(self) -> StepPlan:
         """Decide the next step. Whoever is in the plan has every block that its tokens need."""
-        self.roster.step += 1
-        self._entries = {}
         moves = self.roster.moves
-        self._budget = self.config.max_num_batched_tokens
+        self.begin_step()
         self._schedule_running()
         self._swap_in()
-        self._admit()
+        self.admit()
         if not self._entries and moves == self.roster.moves:
             self._break_standstill()
         plan = StepPlan(self.roster.step, list(self._entries.values()), self.kv.transfers)
         self.kv.transfers = []
         return plan
 
+    def begin_step(self) -> None:
+        """The next step, of which nothing is planned yet."""
+        self.roster.step += 1
+        self._entries = {}
+        self._budget = self.config.max_num_batched_tokens
+
     def _schedule_running(self) -> None:
         for sequence in list(self.roster.running):
             if sequence.status is not Status.RUNNING or self._budget <= 0:
                 continue
             count = self._tokens_now(sequence)
-            if count > 0 and self._make_room(sequence, sequence.computed + count):
+            if count > 0 and self.make_room(sequence, sequence.computed + count):
                 self._enter(sequence, count)
 
     def _tokens_now(self, sequence: Sequence) -> int:
@@ -106,7 +116,7 @@ class Scheduler:
         if entry is not None:
             self._budget += entry.count
 
-    def _make_room(self, sequence: Sequence, tokens: int) -> bool:
+    def make_room(self, sequence: Sequence, tokens: int) -> bool:
         """Give a running sequence the blocks for ``tokens`` tokens, at the cost of others if need be. False when it was
         the victim itself, or ended because nobody was left to preempt."""
         shortage = 0
@@ -211,7 +221,8 @@ class Scheduler:
             for sequence in unit:
                 self._compute_first(sequence, resumed)
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
+        """Let the head of the queue start to run, again and again, until a rule keeps it out."""
         while self.roster.waiting:
             head = self.roster.waiting[0]
             group = self.group_of(head)

@@ -101,6 +101,8 @@ def _count_computed(scheduler: Scheduler, entry: Scheduled, rows: _Rows) -> None
     sequence = entry.sequence
     again = max(0, min(entry.start + entry.count, sequence.high_water) - entry.start)
     sequence.computed += entry.count
+    if sequence.seq in scheduler.roster.prefilling and sequence.to_compute <= 1:
+        scheduler.roster.end_prefill(sequence)
     sequence.recomputed_tokens += again
     rows.recomputed += again
     rows.add(sequence, entry.count)
