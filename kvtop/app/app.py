@@ -22,6 +22,7 @@ from kvtop.app.screens.live import LiveScreen
 from kvtop.app.terminal import detect
 from kvtop.app.theme_files import Theme, load_themes
 from kvtop.engine.control import AnyCommand
+from kvtop.sources.history import History
 from kvtop.sources.source import Source
 from kvtop.view.colours import to_hex
 
@@ -38,6 +39,8 @@ class AppSettings:
     """Sent at the start; the engine carries them out before its first step."""
     keys: dict[str, str] = field(default_factory=dict)
     """Action name → keys, in place of its own."""
+    history: History | None = None
+    """What is recorded while the engine runs, to step back into."""
     warnings: tuple[str, ...] = ()
     """To be shown once the screen is up."""
 
@@ -56,7 +59,7 @@ class KvtopApp(App[None]):
         self._warnings = warnings
         theme = self._themes.get(settings.theme, self._themes["dark"])
         terminal = detect(os.environ, self.console.color_system)
-        self.feed = Feed(source)
+        self.feed = Feed(source, settings.history)
         self.scene = Scene(self.feed, Palette(theme, terminal.depth), terminal)
         self._pace = Pace(settings.frames_per_second)
         self._tick_s = 1 / settings.frames_per_second

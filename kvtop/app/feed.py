@@ -1,7 +1,7 @@
 """Between a source and the panels: polls it, keeps the PoolView up to date, knows what the panels are to show.
 
-The view can be frozen: the panels then read a copy, while the live view goes on and stays exact. Commands go out
-here and their replies come back here. It keeps nothing that grows.
+The view can be frozen, or step back into the recorded past: the panels then read another PoolView, while the live one
+goes on and stays exact. Commands go out here and their replies come back here. It keeps nothing that grows.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import copy
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from kvtop.app.past import Past
 from kvtop.engine.control import AnyCommand, BatchMessage, Reply, Status, TakeSnapshot
+from kvtop.sources.history import History
 from kvtop.sources.source import Source, ViewMessage
 from kvtop.view.pool_view import PoolView
 
@@ -22,9 +25,22 @@ _SILENT_STATES = ("idle", "paused", "failed", "stopped", "loading")
 """States in which no news is no bad news."""
 
 
+@runtime_checkable
+class Rewinds(Protocol):
+    """A source that can itself go back (a recording)."""
+
+    def back(self, steps: int = 1) -> None: ...
+
+
 class Feed:
-    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+    """``history`` is what was recorded of a running engine; None: there is no way back."""
+
+    def __init__(
+        self, source: Source, history: History | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.source = source
+        self._history = history
+        self._past: Past | None = None
         self.live = PoolView()
         self.status = Status(state="loading", detail="starting the engine")
         self._clock = clock
@@ -91,12 +107,47 @@ class Feed:
         self._frozen = copy.deepcopy(self.live)
 
     def thaw(self) -> None:
-        self._frozen = None
+        """Show the present again."""
+        self._frozen = self._past = None
+
+    @property
+    def in_past(self) -> bool:
+        """What is shown was stepped back to."""
+        return self._past is not None
+
+    def go_back(self, until: str = "") -> bool:
+        """Show a step earlier; with ``until`` the last one before in which an event of that type happened. False, and
+        nothing changes, when nothing that early is recorded. Raises RecordingError for a damaged recording."""
+        if isinstance(self.source, Rewinds):
+            self.source.back()
+            return True
+        past = self._past or self._past_here()
+        if past is None or past.at_start:
+            return False
+        past.back(until)
+        view = past.view()
+        if view.info is None:
+            return False
+        self._past, self._frozen = past, view
+        return True
+
+    def go_forward(self, until: str = "") -> None:
+        """In the past: a step later, until the present is reached."""
+        if self._past is not None:
+            self._past.forward(until)
+            if self._past.at_end:
+                self.thaw()
+            else:
+                self._frozen = self._past.view()
+
+    def _past_here(self) -> Past | None:
+        timeline = self._history.timeline() if self._history is not None else None
+        return Past(timeline, self.view.step) if timeline is not None and len(timeline) else None
 
     def begin_again(self) -> None:
         """The source starts a new engine: its batches count from the start again."""
         self.live = PoolView()
-        self._frozen = None
+        self.thaw()
         self._waiting.clear()
         self.status = Status(state="loading", detail="starting the engine again")
         self._heard_s = self._started_s = self._clock()

@@ -48,14 +48,18 @@ def run(args: argparse.Namespace) -> int:
     from kvtop.app.app import AppSettings
     from kvtop.app.run import run_app
     from kvtop.sources.embedded import EmbeddedSource
+    from kvtop.sources.history import History
+    from kvtop.sources.recorder import Recorder
 
+    history = History()
     return run_app(
-        EmbeddedSource(settings.engine),
+        EmbeddedSource(settings.engine, on_batch=Recorder([history]).add),
         AppSettings(
             theme=settings["theme"],
             themes_folder=settings.config_path.parent / "themes",
             pictures_folder=Path.cwd(),
             first_commands=tuple(first),
+            history=history,
             warnings=settings.warnings,
         ),
     )

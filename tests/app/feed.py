@@ -8,6 +8,8 @@ from kvtop.engine.requests import Request
 from kvtop.engine.sequences import Sequence
 from kvtop.engine.simulator import CostModel, build_simulated_engine
 from kvtop.settings import EngineSettings
+from kvtop.sources.history import History
+from kvtop.sources.recorder import Recorder
 from kvtop.sources.source import Message
 
 START_S = 1_000_000_000.0
@@ -22,6 +24,8 @@ class SteppedSource:
         self.messages: list[Message] = []
         self.sent: list[AnyCommand] = []
         self.restarts = 0
+        self.history = History()
+        self.recorder = Recorder([self.history])
         self.engine = self._build()
         if loading:
             self.say("loading")
@@ -60,6 +64,7 @@ class SteppedSource:
 
     def _take(self, batch: object) -> None:
         if batch is not None:
+            self.recorder.add(batch)  # type: ignore[arg-type]
             self.messages.append(BatchMessage(batch=batch))  # type: ignore[arg-type]
 
     # --- Source -------------------------------------------------------------------------------------------------------

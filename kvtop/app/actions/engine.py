@@ -40,11 +40,19 @@ def pause_or_resume(live: LiveScreen) -> None:
 
 
 def step(live: LiveScreen) -> None:
-    live.send(control.Step(steps=1))
+    if live.scene.feed.in_past:
+        live.scene.feed.go_forward()
+        live.redraw()
+    else:
+        live.send(control.Step(steps=1))
 
 
 def step_until(live: LiveScreen) -> None:
-    live.send(control.Step(steps=MOST_STEPS, until=live.scene.until))
+    if live.scene.feed.in_past:
+        live.scene.feed.go_forward(live.scene.until)
+        live.redraw()
+    else:
+        live.send(control.Step(steps=MOST_STEPS, until=live.scene.until))
 
 
 def choose_event(live: LiveScreen) -> None:
@@ -127,7 +135,7 @@ def selected(live: LiveScreen) -> SequenceView | None:
 
 ENGINE = (
     Action("pause", "space", "Pause the engine between two steps; again: run on.", "engine", pause_or_resume, footer=1),
-    Action("step", "full_stop", "Run one step, then pause.", "engine", step, footer=2),
+    Action("step", "full_stop", "Run one step, then pause; in the past: one step forward.", "engine", step, footer=2),
     Action("step_until", "greater_than_sign", "Run to the next event of the chosen kind, then pause.", "engine",
            step_until, label="to event", footer=3),
     Action("choose_event", "e", "Choose the kind of event that > runs to.", "engine", choose_event),

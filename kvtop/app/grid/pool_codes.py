@@ -28,7 +28,7 @@ class PoolCodes:
 
     def update(self, view: PoolView, marks: Marks, per_cell: int) -> Codes:
         """int64[cells]: the codes of all cells now, ``per_cell`` blocks each. Valid until the next call."""
-        seen = (id(view), view.blocks.num_blocks, view.blocks.loads, view.slots.assignments, per_cell)
+        seen = (view, view.blocks.num_blocks, view.blocks.loads, view.slots.assignments, per_cell)
         if seen != self._seen or view.step < self._step or not _same(marks.lit, self._marks.lit):
             self._start(view, marks, per_cell)
         else:

@@ -128,6 +128,8 @@ class LiveScreen(Screen[None]):
         scene = self.scene
         if scene.feed.live.info is None and scene.feed.status.state == "loading":
             self.app.exit(return_code=130)
+        elif scene.feed.in_past:
+            scene.feed.thaw()
         elif scene.filter:
             scene.filter = ""
         elif scene.selected is not None:

@@ -15,6 +15,7 @@ from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Painted
 from kvtop.view import figures
 from kvtop.view.clean import clean_line
+from kvtop.view.pool_view import PoolView
 from kvtop.view.series import BIN_SECONDS
 from kvtop.view.waste import measure_waste
 from kvtop.view.words import UNKNOWN, count, duration, share, size
@@ -25,7 +26,7 @@ GAUGE = 20
 class Headline(Painted):
     def __init__(self, scene: Scene, id: str) -> None:
         super().__init__(scene, id)
-        self._forecast: tuple[tuple[int, int], float | None] = ((0, 0), None)
+        self._forecast: tuple[tuple[PoolView | None, int], float | None] = ((None, 0), None)
 
     @property
     def moves_with_time(self) -> bool:
@@ -64,12 +65,15 @@ class Headline(Painted):
         named, feed, view = self.scene.palette.named, self.scene.feed, self.scene.view
         step = f"{view.step:,}" if view.info is not None else UNKNOWN
         spans: list[Span] = []
-        if feed.frozen:
+        if feed.in_past:
+            step = f"{view.step:,} of {feed.live.step:,}"
+            spans += [(" in the past ", named.badge), ("  ", named.text)]
+        elif feed.frozen:
             spans += [(f" view frozen, engine at step {feed.live.step:,} ", named.badge), ("  ", named.text)]
         elif view.incomplete_since is not None:
             spans += [(f" incomplete since event {view.incomplete_since:,} ", named.badge), ("  ", named.text)]
         words, style = self._state_words()
-        spans += [(words, style), (f"  step {step}", named.text)]
+        spans += [(words, style), (f"  {'view at step' if feed.in_past else 'step'} {step}", named.text)]
         if self.size.width >= 70:
             spans.append((time.strftime("  %H:%M:%S", time.localtime(self.scene.clock())), named.muted))
         return [*spans, (" ", named.text)]
@@ -120,7 +124,7 @@ class Headline(Painted):
 
     def _seconds_until_full(self, now: float) -> float | None:
         """The forecast, made anew only when the series it extends has moved on."""
-        moment = (id(self.scene.view), int(now / BIN_SECONDS))
+        moment = (self.scene.view, int(now / BIN_SECONDS))
         if moment != self._forecast[0]:
             self._forecast = (moment, figures.seconds_until_full(self.scene.view, now))
         return self._forecast[1]

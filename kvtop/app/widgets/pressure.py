@@ -28,7 +28,7 @@ class Pressure(Framed):
     def state(self) -> object:
         """It moves with the bins of the series, twice a second."""
         view = self.scene.view
-        return int(self.scene.now_s / BIN_SECONDS), id(view), view.info is None, view.settings.get("watermark")
+        return int(self.scene.now_s / BIN_SECONDS), view, view.info is None, view.settings.get("watermark")
 
     def title(self) -> Sequence[Span]:
         named = self.scene.palette.named
