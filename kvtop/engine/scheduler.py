@@ -74,12 +74,19 @@ class Scheduler:
         self._budget = self.config.max_num_batched_tokens
 
     def _schedule_running(self) -> None:
-        for sequence in list(self.roster.running):
+        for sequence in self._turns():
             if sequence.status is not Status.RUNNING or self._budget <= 0:
                 continue
             count = self._tokens_now(sequence)
             if count > 0 and self.make_room(sequence, sequence.computed + count):
                 self._enter(sequence, count)
+
+    def _turns(self) -> list[Sequence]:
+        """The running sequences in admission order; beams of one request side by side, for they compute together."""
+        if not self.roster.beam_searches:
+            return list(self.roster.running)
+        units = (self.group_of(sequence).unit(sequence) for sequence in self.roster.running)
+        return list(dict.fromkeys(sequence for unit in units for sequence in unit))
 
     def _tokens_now(self, sequence: Sequence) -> int:
         """Tokens a running sequence may compute in this step. Beams compute their last known token in the same step,

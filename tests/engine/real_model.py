@@ -76,7 +76,8 @@ def _poisoned_cache(loaded: LoadedModel, settings: SchedulerConfig) -> KVCache:
     """A pool of its own for the loaded model; it starts as NaN, so that reading what was never written shows."""
     cache = loaded.parts.new_cache(settings.num_blocks, settings.block_size, settings.swap_blocks)
     for pool in (*cache.layers, *cache.swap):
-        pool.both.fill_(float("nan"))
+        pool.key.fill_(float("nan"))
+        pool.value.fill_(float("nan"))
     return cache
 
 
@@ -88,7 +89,7 @@ def _poison_freed(engine: Engine, cache: KVCache, batch: Batch) -> None:
         if isinstance(event, Freed) and event.space == "pool":
             blocks = [b for b in from_runs(event.runs) if not pool.ref_count(b) and index.key_of(b) is None]
             for layer in cache.layers:
-                layer.both[blocks] = float("nan")
+                layer.key[blocks] = layer.value[blocks] = float("nan")
 
 
 def _read(batch: Batch, outcome: Run, names: dict[int, tuple[str, int]]) -> None:

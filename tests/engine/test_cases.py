@@ -6,7 +6,7 @@ import pytest
 
 from kvtop.engine.blocks import BlockPool
 from kvtop.engine.check import PoolFault, check
-from kvtop.engine.control import Abort, ClearCache, Preempt, SetPriority
+from kvtop.engine.control import Abort, ClearCache, Preempt, Set, SetPriority
 from kvtop.engine.events import (
     Admitted,
     Advanced,
@@ -444,6 +444,23 @@ def test_a_changed_priority_moves_a_request_in_the_queue() -> None:
     harness.send(SetPriority(request_id="C", priority=-1))
     harness.drain()
     assert [event.request_id for event in harness.of(Completed)] == ["A", "C", "B"]
+
+
+def test_beams_compute_together_although_another_sequence_was_admitted_between_them() -> None:
+    harness = Harness(num_blocks=4, block_size=4, prefix_cache=False, max_num_batched_tokens=16)
+    beams, between = ask("A", 4, 3, beam_width=2), ask("X", 3, 8)
+    harness.add(beams, between, ask("Y", 3, 1))
+    harness.step()
+    assert [fork.runs_now for fork in harness.of(Forked)] == [False]
+    harness.step()
+    order = [sequence.request.id for sequence in harness.scheduler.roster.running]
+    assert order == ["A", "X", "A"]
+    harness.send(Set(name="max_num_batched_tokens", value="2"))
+    harness.drain()
+    end = harness.ended["A"]
+    assert isinstance(end, Completed)
+    assert end.answer == beam_oracle(beams, beams.prompt_token_ids or [], 2048)
+    assert_equal_to_oracle(harness, between)
 
 
 # --- painted truth: what the tables say is what the attention reads ---
