@@ -160,7 +160,7 @@ class Preempted(Event, frozen=True):
     """The victim rule that chose it: ``newest``, ``lowest-priority``, ``most-blocks``, or ``operator``."""
     mode: PreemptMode
     needed_by: int
-    """The sequence that needed a block; 0 when the operator asked."""
+    """The sequence that needed a block; 0 when the operator asked, or when a watched server does not say."""
     held: int
     freed: int
     """Blocks that nobody holds any more because of this (shared ones stay held)."""
@@ -327,6 +327,14 @@ class CacheCleared(Event, frozen=True):
     unindexed: int
 
 
+class Requeued(Event, frozen=True):
+    """Blocks that nobody holds took other places in the order they are handed out in: ``front`` goes next, in this
+    order, ``back`` last. Told of servers that keep free and evictable blocks in one queue; never of this engine."""
+
+    front: list[Run]
+    back: list[Run] = []
+
+
 # --- the step and the operator ----------------------------------------------------------------------------------------
 
 
@@ -375,7 +383,7 @@ class Changed(Event, frozen=True):
 AnyEvent = (
     Queued | Rejected | Forked | Waits | Admitted | Resumed | Preempted | Finished | Completed | Warned
     | Shortage | Allocated | Shared | Hit | Copied | Cached | Evicted | Freed | SwappedOut | SwappedIn | CacheCleared
-    | Advanced | StepTimed | Commanded | Changed
+    | Requeued | Advanced | StepTimed | Commanded | Changed
 )  # fmt: skip
 
 
@@ -402,6 +410,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     watermark: float
     prefix_cache: bool
     simulated: bool = False
+    first_block: int = 0
+    """The number that the engine itself gives to block 0: a watched vLLM keeps its own block 0 out of use, so 1."""
 
 
 class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
@@ -478,6 +488,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """int32[]: evictable blocks, least recently used first."""
     swap_free: bytes
     """int32[]: free blocks of the swap space, in order."""
+    queue: bytes = b""
+    """int32[]: free and evictable blocks in one order, where the engine keeps one queue; else empty, and free blocks go
+    before evictable ones."""
     sequences: list[SequenceState]
     settings: dict[str, str]
     """Settings that can change while running, as they are now."""

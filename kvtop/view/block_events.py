@@ -130,6 +130,10 @@ def cache_cleared(view: PoolView, event: e.CacheCleared) -> None:
     view.blocks.clear_cache(event.runs, view.step)
 
 
+def requeued(view: PoolView, event: e.Requeued) -> None:
+    view.blocks.requeue(event.front, event.back, view.step)
+
+
 HANDLERS: dict[type, Callable[[PoolView, Any], None]] = {
     e.Allocated: allocated,
     e.Shared: shared,
@@ -141,4 +145,5 @@ HANDLERS: dict[type, Callable[[PoolView, Any], None]] = {
     e.SwappedOut: swapped_out,
     e.SwappedIn: swapped_in,
     e.CacheCleared: cache_cleared,
+    e.Requeued: requeued,
 }

@@ -66,7 +66,7 @@ class BlocksView:
         self.written_step = np.full(num_blocks, -1, np.int64)
         """Step that last wrote KV into the block; -1: never seen."""
         self.released_order = np.arange(1, num_blocks + 1, dtype=np.int64)
-        """Rises with every release: smaller is handed out (free) or evicted (cached) sooner."""
+        """Rises with every release: smaller is handed out (free) or evicted (cached) sooner. Negative: put in front."""
         self.releases = num_blocks
         """The largest order given so far."""
         self.loads = 0
@@ -134,6 +134,15 @@ class BlocksView:
         self.evict(runs, step)
         self.hashes[:] = 0
 
+    def requeue(self, front: Sequence[Run], back: Sequence[Run], step: int) -> None:
+        """Idle blocks take other places: ``front`` is handed out next, in this order, ``back`` last."""
+        for runs, sign in ((front, -1), (back, 1)):
+            blocks = np.array(from_runs(runs), np.int64)
+            places = np.arange(self.releases + 1, self.releases + 1 + len(blocks))
+            self.released_order[blocks] = places if sign > 0 else -places[::-1]
+            self.releases += len(blocks)
+            self.changed_step[blocks] = step
+
     def index(self, runs: Sequence[Run], hashes: Sequence[int], step: int) -> None:
         """Full blocks enter the prefix index."""
         where = index_of(runs)
@@ -151,6 +160,10 @@ class BlocksView:
         return np.flatnonzero((self.ref_counts[where] > 0) & (self.holders[where] == seq)).tolist()
 
     # --- orders ------------------------------------------------------------------------------------------------------
+
+    def idle_order(self) -> npt.NDArray[np.int64]:
+        """int64[free + cached]: all blocks that nobody holds, as an engine with one queue for both hands them out."""
+        return self._ordered(self.ref_counts == 0)
 
     def free_order(self) -> npt.NDArray[np.int64]:
         """int64[free]: free blocks, the one handed out next first."""
@@ -173,8 +186,8 @@ class BlocksView:
         order: npt.NDArray[np.int64],
         step: int,
     ) -> None:
-        """Take over a whole state. ``order``: free, then cached blocks, each in their queue's order. Blocks that differ
-        from what was known count as changed in ``step``."""
+        """Take over a whole state. ``order``: free, then cached blocks, or both as one queue has them. Blocks that
+        differ from what was known count as changed in ``step``."""
         self.loads += 1
         differs = (self.ref_counts != ref_counts) | (self.hashes != hashes) | (self.owners != owners)
         self.changed_step[differs] = step

@@ -189,6 +189,11 @@ def _cache_cleared(event: e.CacheCleared, view: PoolView) -> str:
     return f"clear cache  {freed} freed, {event.unindexed:,} in use lost their place in it"
 
 
+def _requeued(event: e.Requeued, view: PoolView) -> str:
+    places = [f"{spans(runs)} {where}" for runs, where in ((event.front, "go next"), (event.back, "go last")) if runs]
+    return f"queue  {'; '.join(places)}"
+
+
 def _commanded(event: e.Commanded, view: PoolView) -> str:
     return f"operator  {clean_line(event.command.replace('_', ' '), 40)} {clean_line(event.detail)}".rstrip()
 
@@ -220,6 +225,7 @@ _TELLERS: dict[type, Callable[[Any, PoolView], str]] = {
     e.SwappedOut: _swapped_out,
     e.SwappedIn: _swapped_in,
     e.CacheCleared: _cache_cleared,
+    e.Requeued: _requeued,
     e.Commanded: _commanded,
     e.Changed: _changed,
 }

@@ -82,7 +82,7 @@ def _load_blocks(view: PoolView, snapshot: Snapshot) -> None:
         hashes=np.frombuffer(snapshot.hashes, "<u8"),
         owners=np.frombuffer(snapshot.owners, "<i8"),
         fills=np.frombuffer(snapshot.fills, "<u2").astype(np.int32),
-        order=np.frombuffer(snapshot.free + snapshot.cached, "<i4"),
+        order=np.frombuffer(snapshot.queue or snapshot.free + snapshot.cached, "<i4"),
         step=view.step,
     )
     tables = [(s.seq, np.array(s.table)) for s in view.sequences.values() if s.table]
