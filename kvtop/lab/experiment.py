@@ -34,6 +34,7 @@ class Experiment:
     placement: Placement = "counted"
     """Of a reservation: any free slots, one by one, or one region that must lie in one piece."""
     watermark: float = 0.0
+    victim: str = "newest"
     preempted: Preempted = "restart"
     """What a preempted request keeps: nothing, or the tokens it generated (their KV is computed again either way)."""
     output_median: float | None = None
@@ -75,6 +76,7 @@ class Experiment:
             max_num_batched_tokens=NO_LIMIT,
             max_model_len=self.max_model_len,
             policy=self.policy,
+            victim=self.victim,
             watermark=self.watermark,
             prefix_cache=False,
             lookahead_slots=self.lookahead_slots,
