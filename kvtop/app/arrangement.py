@@ -6,7 +6,7 @@ lower: panels go from below. The grid always stays. Arithmetic only; ``PanelLayo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
@@ -16,39 +16,44 @@ TWO_COLUMNS_FROM = (100, 20)
 """Width, and height between top lines and footer."""
 
 
-def arrange(width: int, height: int, decision: bool) -> dict[str, Region]:
-    """Panel name → region. ``decision``: the decision path is wanted, in place of the pressure chart (or of the log,
-    where there is no chart)."""
+def arrange(width: int, height: int, extras: Collection[str] = ()) -> dict[str, Region]:
+    """Panel name → region. ``extras``: panels that were asked for and take the place of others: "decision" and "text"
+    that of the pressure chart, "table" that of the block; where there is no such place, that of the log."""
     if height < 5 or width < 10:
         return {"grid": Region(0, 0, width, height)}
     head = 2 if height >= 10 else 1
     regions = {"headline": Region(0, 0, width, head), "footer": Region(0, height - 1, width, 1)}
     body = Region(0, head, width, height - head - 1)
     if body.width >= TWO_COLUMNS_FROM[0] and body.height >= TWO_COLUMNS_FROM[1]:
-        regions |= _two_columns(body, decision)
+        regions |= _two_columns(body, extras)
     else:
-        regions |= _one_column(body, decision)
+        regions |= _one_column(body, extras)
     return regions
 
 
-def _two_columns(body: Region, decision: bool) -> dict[str, Region]:
+def _corner(extras: Collection[str]) -> str:
+    return next((name for name in ("decision", "text") if name in extras), "pressure")
+
+
+def _two_columns(body: Region, extras: Collection[str]) -> dict[str, Region]:
     right_width = max(46, min(92, round(body.width * 0.42)))
     low = max(6, min(14, round(body.height * 0.27)))
-    if decision:
+    corner = _corner(extras)
+    if corner != "pressure":
         low = max(low, min(12, body.height // 2))
     left, right = body.split_vertical(body.width - right_width)
     grid, log = left.split_horizontal(left.height - low)
-    upper, corner = right.split_horizontal(right.height - low)
-    regions = {"grid": grid, "log": log, "decision" if decision else "pressure": corner}
-    block = 9 if upper.height >= 19 else 0
+    upper, corner_region = right.split_horizontal(right.height - low)
+    regions = {"grid": grid, "log": log, corner: corner_region}
+    block = 9 if upper.height >= 19 or "table" in extras else 0
     sequences, block_region = upper.split_horizontal(upper.height - block)
     regions["sequences"] = sequences
     if block:
-        regions["block"] = block_region
+        regions["table" if "table" in extras else "block"] = block_region
     return regions
 
 
-def _one_column(body: Region, decision: bool) -> dict[str, Region]:
+def _one_column(body: Region, extras: Collection[str]) -> dict[str, Region]:
     heights = {"sequences": 0, "log": 0, "pressure": 0}
     if body.height >= 12:
         heights["sequences"] = max(5, body.height * 3 // 10)
@@ -56,14 +61,15 @@ def _one_column(body: Region, decision: bool) -> dict[str, Region]:
         heights["log"] = max(5, body.height // 5)
     if body.height >= 34:
         heights["pressure"] = 8
-    lower = {"pressure": "decision", "log": "decision"} if decision else {}
-    if decision and heights["pressure"]:
-        lower = {"pressure": "decision"}
+    asked = [name for name in ("decision", "table", "text") if name in extras]
+    names = {place: name for place, name in zip(("pressure", "log"), asked, strict=False) if heights[place]}
+    if asked and not heights["pressure"]:
+        names = {"log": asked[0]}
     regions = {"grid": Region(0, body.y, body.width, body.height - sum(heights.values()))}
     y = regions["grid"].bottom
     for name, height in heights.items():
         if height:
-            regions[lower.get(name, name)] = Region(0, y, body.width, height)
+            regions[names.get(name, name)] = Region(0, y, body.width, height)
             y += height
     return regions
 
@@ -74,13 +80,10 @@ class PanelLayout(Layout):
     name = "panels"
 
     def __init__(self) -> None:
-        self.decision = False
-
-    def regions(self, size: Size) -> dict[str, Region]:
-        return arrange(size.width, size.height, self.decision)
+        self.extras: frozenset[str] = frozenset()
 
     def arrange(self, parent: Widget, children: Sequence[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
-        regions = self.regions(size)
+        regions = arrange(size.width, size.height, self.extras)
         return [
             WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
             for child in children

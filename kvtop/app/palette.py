@@ -69,6 +69,7 @@ class Palette:
         self.theme = theme
         self.depth = depth
         self._cells: dict[Cell, Style] = {}
+        self._tones: dict[Cell, Style] = {}
         self._selected: dict[Style, Style] = {}
         self._pairs: dict[tuple[str, str], Style] = {}
         self.named = NamedStyles(
@@ -160,6 +161,34 @@ class Palette:
                 found = self._colour_cell(cell)
             self._cells[cell] = found
         return found
+
+    def striped(self, style: Style) -> Style:
+        """A little nearer to the background, so that numbers in neighbouring cells can be told apart."""
+        if self.depth <= Depth.ANSI or style.bgcolor is None:
+            return style + Style(underline=True)
+        r, g, b = style.bgcolor.get_truecolor()
+        return style + Style(bgcolor=self._rgb(mix(self.theme.colors.background, (r, g, b), 0.75)))
+
+    def tone(self, cell: Cell) -> Style:
+        """The style of a grid cell that carries a tone, 0 to 7, in place of an owner."""
+        found = self._tones.get(cell)
+        if found is None:
+            found = self._tones[cell] = self._tone_cell(cell)
+        return found
+
+    def _tone_cell(self, cell: Cell) -> Style:
+        if self.depth <= Depth.ANSI or cell.slot < 0:
+            return self.cell(cell._replace(slot=-1 if cell.slot < 0 else 0, shared=False))
+        colours, shares = self.theme.colors, self.theme.shares
+        paper = mix(colours.free, colours.focus, 0.14 + 0.86 * cell.slot / 7)
+        if cell.state == CACHED:
+            paper = mix(colours.free, paper, 0.45)
+        ink = mix(_ink_on(paper, (8, 10, 14), (255, 255, 255)), paper, 0.25)
+        if cell.dimmed:
+            paper, ink = (mix(colours.background, colour, shares.dimmed) for colour in (paper, ink))
+        if cell.cursor:
+            paper, ink = colours.cursor, colours.background
+        return Style(color=self._rgb(ink), bgcolor=self._rgb(paper), bold=cell.cursor or None)
 
     def owner_rgb(self, slot: int) -> Rgb:
         """The owner's colour; more owners than colours go round again."""

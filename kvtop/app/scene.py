@@ -13,6 +13,7 @@ from typing import Literal
 
 from kvtop.app.feed import Feed
 from kvtop.app.grid.shape import Zoom
+from kvtop.app.grid.tones import Mode
 from kvtop.app.palette import Palette
 from kvtop.app.terminal import Terminal
 from kvtop.view.pool_view import PoolView
@@ -32,6 +33,8 @@ class Scene:
     """The block under the cursor."""
     selected: int | None = None
     """The sequence that is selected; its blocks are lit."""
+    mode: Mode = "owner"
+    """What the grid's colours mean."""
     zoom: Zoom | None = None
     """The zoom somebody asked for; None: what fits."""
     sort: SortKey = "admitted"
@@ -41,6 +44,8 @@ class Scene:
     """The log shows every event, and not only those in which something was decided."""
     decision: bool | None = None
     """The decision path is wanted; None: while the engine is paused."""
+    extras: frozenset[str] = frozenset()
+    """Panels that were asked for: the selected sequence's block "table", its "text"."""
     until: str = "preempted"
     """The kind of event that ``>`` runs to."""
 

@@ -10,11 +10,11 @@ from tests.app.stage import on_stage, painted, settle, text
 
 
 @pytest.mark.parametrize("size", [(1, 1), (12, 6), (40, 12), (60, 20), (80, 24), (120, 36), (200, 50), (300, 100)])
-@pytest.mark.parametrize("decision", [False, True])
-def test_panels_cover_the_screen_without_overlap(size: tuple[int, int], decision: bool) -> None:
+@pytest.mark.parametrize("extras", [(), ("decision",), ("table",), ("text",), ("decision", "table", "text")])
+def test_panels_cover_the_screen_without_overlap(size: tuple[int, int], extras: tuple[str, ...]) -> None:
     width, height = size
     seen: set[tuple[int, int]] = set()
-    for region in arrange(width, height, decision).values():
+    for region in arrange(width, height, extras).values():
         cells = {(x, y) for y in region.line_range for x in region.column_range}
         assert not cells & seen
         seen |= cells
@@ -24,7 +24,7 @@ def test_panels_cover_the_screen_without_overlap(size: tuple[int, int], decision
 @pytest.mark.parametrize("width", range(20, 301, 7))
 def test_the_grid_is_always_there_and_panels_go_from_the_right_then_from_below(width: int) -> None:
     for height in range(5, 101, 3):
-        regions = arrange(width, height, False)
+        regions = arrange(width, height)
         assert regions["grid"].width >= 10 and regions["grid"].height >= 3
         if "block" in regions:
             assert {"sequences", "log", "pressure"} <= set(regions)

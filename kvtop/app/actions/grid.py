@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
 from kvtop.app.grid.shape import Zoom
+from kvtop.app.grid.tones import MODES
 from kvtop.view.colours import Depth
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ def zoom(live: LiveScreen, step: int) -> None:
     live.grid.redraw()
 
 
+def next_mode(live: LiveScreen) -> None:
+    at = MODES.index(live.scene.mode)
+    live.scene.mode = MODES[(at + 1) % len(MODES)]
+    live.grid.redraw()
+
+
 def fit(live: LiveScreen) -> None:
     live.scene.zoom = None
     live.grid.redraw()
@@ -69,6 +76,7 @@ GRID = (
     Action("last_block", "end", "To the last block.", "grid", lambda live: to_end(live, 1), panel="grid"),
     Action("light_owner", "enter", "Light the blocks of the owner under the cursor; again: all.", "grid", light_owner,
            panel="grid"),
+    Action("colours", "v", "What the colours mean: owner, ref count, age, fill, sharing.", "grid", next_mode),
     Action("zoom_in", "plus,equals_sign", "Larger cells.", "grid", lambda live: zoom(live, -1)),
     Action("zoom_out", "minus", "Smaller cells, down to many blocks a cell.", "grid", lambda live: zoom(live, 1)),
     Action("zoom_to_fit", "0", "The largest cells at which the whole pool is in sight.", "grid", fit),

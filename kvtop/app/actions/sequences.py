@@ -24,6 +24,11 @@ def to_first_block(live: LiveScreen) -> None:
         live.grid.focus()
 
 
+def toggle_panel(live: LiveScreen, panel: str) -> None:
+    live.scene.extras ^= {panel}
+    live.redraw()
+
+
 def sort(live: LiveScreen) -> None:
     at = SORT_KEYS.index(live.scene.sort)
     live.scene.sort = SORT_KEYS[(at + 1) % len(SORT_KEYS)]
@@ -55,6 +60,10 @@ SEQUENCES = (
            panel="sequences"),
     Action("to_its_blocks", "enter", "Move the grid's cursor to its first block.", "sequences", to_first_block,
            panel="sequences"),
+    Action("block_table", "b", "Its block table, logical to physical, here and in the grid; again: away.", "sequences",
+           lambda live: toggle_panel(live, "table")),
+    Action("text", "s", "Its prompt, and its answer as it comes, with its freezes; again: away.", "sequences",
+           lambda live: toggle_panel(live, "text")),
     Action("order", "o", "Sort by admission, blocks, tokens, shared blocks, name.", "sequences", sort),
     Action("filter", "slash", "Show only sequences whose name, state or prompt holds a text.", "sequences", filter_rows,
            footer=9),

@@ -18,7 +18,8 @@ from kvtop.view.owner_slots import OwnerSlots
 
 Codes = npt.NDArray[np.int64]
 
-_FILL, _REFS, _CHANGED, _DIMMED, _CURSOR, _SLOT = 2, 5, 9, 10, 11, 12
+_FILL, _REFS, _CHANGED, _DIMMED, _CURSOR, _SLOT, _LOGICAL = 2, 5, 9, 10, 11, 12, 32
+_SLOT_MASK = (1 << _LOGICAL - _SLOT) - 1
 MAX_REFS = 10
 """Ref counts from here on look the same."""
 NOTHING = -1
@@ -29,7 +30,7 @@ def cell_of(code: int) -> Cell:
     """What a code says, for the palette."""
     return Cell(
         state=code & 3,
-        slot=(code >> _SLOT) - 1,
+        slot=(code >> _SLOT & _SLOT_MASK) - 1,
         fill=code >> _FILL & 7,
         shared=refs_of(code) > 1,
         changed=bool(code >> _CHANGED & 1),
@@ -43,6 +44,11 @@ def refs_of(code: int) -> int:
     return code >> _REFS & 15
 
 
+def logical_of(code: int) -> int | None:
+    """The logical index that stands in the cell, when the selected sequence's block table is shown."""
+    return (code >> _LOGICAL) - 1 if code >> _LOGICAL > 0 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """What is laid over the pool's state."""
@@ -50,7 +56,9 @@ class Marks:
     cursor: int | None = None
     """The block under the cursor."""
     lit: npt.NDArray[np.int64] | None = None
-    """Blocks of the selection; all others are dimmed."""
+    """Blocks of the selection, in table order; all others are dimmed."""
+    numbered: bool = False
+    """Blocks of the selection show their logical index."""
     changed_since: int = 1 << 62
     """Blocks that changed hands in this step or later are marked."""
 
@@ -68,11 +76,23 @@ def block_codes(blocks: BlocksView, slots: OwnerSlots, block_size: int, which: W
     return state | fill << _FILL | np.minimum(refs, MAX_REFS) << _REFS | owner << _SLOT
 
 
+def tone_codes(blocks: BlocksView, tones: Codes) -> Codes:
+    """int64[num_blocks]: one code a block that carries a tone where others carry their owner."""
+    state = np.where(blocks.ref_counts > 0, ACTIVE, np.where(blocks.hashes != 0, CACHED, 0)).astype(np.int64)
+    refs = np.minimum(blocks.ref_counts, MAX_REFS).astype(np.int64)
+    return state | FULL << _FILL | refs << _REFS | (tones + 1) << _SLOT
+
+
 def mark(codes: Codes, which: Codes, changed: npt.NDArray[np.bool_], marks: Marks) -> None:
     """Lay marks over ``codes`` of the blocks ``which``, in place; ``changed`` says for each whether it is to flash."""
     codes |= changed.astype(np.int64) << _CHANGED
     if marks.lit is not None:
         codes |= (~np.isin(which, marks.lit)).astype(np.int64) << _DIMMED
+        if marks.numbered:
+            place = np.zeros(int(which.max(initial=0)) + 1, np.int64)
+            known = marks.lit < len(place)
+            place[marks.lit[known]] = np.arange(1, len(marks.lit) + 1)[known]
+            codes |= place[which] << _LOGICAL
     if marks.cursor is not None:
         codes |= (which == marks.cursor).astype(np.int64) << _CURSOR
 
@@ -89,7 +109,7 @@ def group_codes(groups: Codes) -> Codes:
     state = groups & 3
     top = state.max(axis=1)
     counted = state == top[:, None]
-    slot = np.where(counted, groups >> _SLOT, 0)
+    slot = np.where(counted, groups >> _SLOT & _SLOT_MASK, 0)
     # The slot of most blocks: count (cell, slot) pairs, leaving out slot 0, "nobody".
     slots = int(slot.max()) + 1
     pairs = (np.arange(cells, dtype=np.int64)[:, None] * slots + slot).ravel()
@@ -115,5 +135,5 @@ def rows_of(codes: Codes, shape: Shape, first_row: int, num_rows: int) -> Codes:
     pairs = padded.reshape(num_rows, 2, shape.columns)
     upper, lower = pairs[:, 0], pairs[:, 1]
     # A missing half is NOTHING, all ones in 32 bits; a row that is missing altogether stays NOTHING.
-    both = (upper << 32) | (lower & 0xFFFFFFFF)
+    both = (upper & 0x7FFFFFFF) << 32 | (lower & 0xFFFFFFFF)
     return np.where(upper == NOTHING, NOTHING, both)

@@ -11,8 +11,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from kvtop.app.grid.codes import NOTHING, Codes, cell_of, refs_of
+from kvtop.app.grid.codes import NOTHING, Codes, cell_of, logical_of, refs_of
 from kvtop.app.grid.shape import Shape, Zoom
+from kvtop.app.grid.tones import WORDS, Mode
 from kvtop.app.palette import FREE, FULL, Palette
 from kvtop.view.colours import Depth
 from kvtop.view.owner_slots import glyph
@@ -24,10 +25,11 @@ _HALF_NOTHING = 0xFFFFFFFF
 
 
 class Ink:
-    """Draws rows of codes with one palette."""
+    """Draws rows of codes with one palette, in one mode."""
 
-    def __init__(self, palette: Palette, fine_marks: bool) -> None:
+    def __init__(self, palette: Palette, fine_marks: bool, mode: Mode = "owner") -> None:
         self._palette = palette
+        self.mode = mode
         self._eighths = _EIGHTHS if fine_marks else ".:-=+*#"
         self._powers = _POWERS if fine_marks else "  23456789+"
         self._segments: dict[tuple[int, int, int], Segment] = {}
@@ -67,14 +69,22 @@ class Ink:
         return found
 
     def _style(self, code: int) -> Style:
-        return self._blank if code == NOTHING else self._palette.cell(cell_of(code))
+        if code == NOTHING:
+            return self._blank
+        style = self._palette.cell(cell_of(code)) if self.mode == "owner" else self._palette.tone(cell_of(code))
+        logical = logical_of(code)
+        return style if logical is None or logical % 2 == 0 else self._palette.striped(style)
 
     def _text(self, zoom: Zoom, code: int) -> str:
         if code == NOTHING:
             return "  " if zoom == Zoom.WIDE else " "
-        letter, cell = self.letter(code), cell_of(code)
+        letter, cell, logical = self.letter(code), cell_of(code), logical_of(code)
         if zoom != Zoom.WIDE:
             return letter
+        if logical is not None:
+            return f"{logical % 100:>2}"
+        if self.mode != "owner":
+            return letter + " "
         if cell.state == FREE:
             return letter + " "
         return letter + (self._eighths[cell.fill] if cell.fill < FULL else self._powers[refs_of(code)])
@@ -84,7 +94,12 @@ class Ink:
         cell = cell_of(code)
         if self._palette.depth == Depth.NONE and cell.cursor:
             return "@"
-        return glyph(cell.slot) if cell.state != FREE else "·"
+        logical = logical_of(code)
+        if logical is not None:
+            return str(logical % 10)
+        if cell.state == FREE or cell.slot < 0:
+            return "·"
+        return glyph(cell.slot) if self.mode == "owner" else WORDS[self.mode].letters[cell.slot]
 
     def _half(self, code: int, length: int) -> Segment:
         if code == NOTHING:
@@ -114,10 +129,14 @@ class Ink:
 
     def _card_text(self, code: int, block: int, line: int) -> str:
         if line == 0:
-            return f"{self.letter(code)}{block:>6}"[:7]
+            logical = logical_of(code)
+            return f"{self.letter(code) if logical is None else logical}{block:>6}"[-7:]
         return f"{self._bar(code, 4)} {'×' + str(refs_of(code)) if refs_of(code) > 1 else '':>2}"[:7]
 
     def _tile_text(self, code: int, line: int) -> str:
+        logical = logical_of(code)
+        if line == 0 and logical is not None:
+            return f"{logical:>3}"[-3:]
         return f"{self.letter(code)}{self._powers[refs_of(code)]} " if line == 0 else self._bar(code, 3)
 
     def _bar(self, code: int, cells: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvtop.app.grid.codes import Codes, Marks, block_codes, group_codes, mark
+from kvtop.app.grid.codes import Codes, Marks, block_codes, group_codes, mark, tone_codes
+from kvtop.app.grid.tones import Mode, tones
 from kvtop.view.pool_view import PoolView
 
 
@@ -21,15 +22,17 @@ class PoolCodes:
         """One a block, and zeros up to a multiple of ``per_cell``."""
         self._cells: Codes = self._codes
         self._per_cell = 1
+        self._mode: Mode = "owner"
         self._step = 0
         self._flashing: Codes = self._codes
         self._marks = Marks()
         self._seen: tuple[object, ...] = ()
 
-    def update(self, view: PoolView, marks: Marks, per_cell: int) -> Codes:
+    def update(self, view: PoolView, marks: Marks, per_cell: int, mode: Mode = "owner") -> Codes:
         """int64[cells]: the codes of all cells now, ``per_cell`` blocks each. Valid until the next call."""
-        seen = (view, view.blocks.num_blocks, view.blocks.loads, view.slots.assignments, per_cell)
-        if seen != self._seen or view.step < self._step or not _same(marks.lit, self._marks.lit):
+        seen = (view, view.blocks.num_blocks, view.blocks.loads, view.slots.assignments, per_cell, mode, marks.numbered)
+        self._mode = mode
+        if mode != "owner" or seen != self._seen or view.step < self._step or not _same(marks.lit, self._marks.lit):
             self._start(view, marks, per_cell)
         else:
             self._go_on(view, marks)
@@ -57,7 +60,10 @@ class PoolCodes:
             self._cells[cells] = group_codes(self._codes.reshape(-1, self._per_cell)[cells])
 
     def _put(self, view: PoolView, which: Codes, marks: Marks) -> None:
-        codes = block_codes(view.blocks, view.slots, view.block_size, which)
+        if self._mode == "owner":
+            codes = block_codes(view.blocks, view.slots, view.block_size, which)
+        else:
+            codes = tone_codes(view.blocks, tones(view, self._mode))
         changed = view.blocks.changed_step[which] >= marks.changed_since
         mark(codes, which, changed, marks)
         self._codes[which] = codes

@@ -27,6 +27,8 @@ from kvtop.app.widgets.panels import Panels
 from kvtop.app.widgets.pool_grid import PoolGrid
 from kvtop.app.widgets.pressure import Pressure
 from kvtop.app.widgets.sequences import Sequences
+from kvtop.app.widgets.table_panel import TablePanel
+from kvtop.app.widgets.text_panel import TextPanel
 from kvtop.engine.control import AnyCommand, Reply
 from kvtop.view.clean import clean_line, clean_text
 from kvtop.view.decision import sequence_in_question
@@ -71,6 +73,8 @@ class LiveScreen(Screen[None]):
             BlockPanel(scene, "block"),
             self.log_panel,
             Pressure(scene, "pressure"),
+            TablePanel(scene, "table"),
+            TextPanel(scene, "text"),
             DecisionPanel(scene, "decision"),
             Footer(scene, "footer", self.actions),
         )
@@ -91,14 +95,15 @@ class LiveScreen(Screen[None]):
         if self._quiet_frames < 2:
             self.redraw()
             return
+        in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Painted):
-            if panel.moves_with_time:
+            if panel.moves_with_time and panel.id in in_sight:
                 panel.redraw()
 
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""
-        wanted = self.scene.decision
-        self._panels.decision = self.scene.view.paused if wanted is None else wanted
+        wanted = self.scene.view.paused if self.scene.decision is None else self.scene.decision
+        self._panels.show(self.scene.extras | {"decision"} if wanted else self.scene.extras)
         in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Painted):
             if panel.id in in_sight:
@@ -130,6 +135,8 @@ class LiveScreen(Screen[None]):
             self.app.exit(return_code=130)
         elif scene.feed.in_past:
             scene.feed.thaw()
+        elif scene.extras:
+            scene.extras = frozenset()
         elif scene.filter:
             scene.filter = ""
         elif scene.selected is not None:

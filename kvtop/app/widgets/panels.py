@@ -19,18 +19,13 @@ class Panels(Widget):
     def layout(self) -> Layout:
         return self._panels
 
-    @property
-    def decision(self) -> bool:
-        """The decision path has a place."""
-        return self._panels.decision
-
-    @decision.setter
-    def decision(self, wanted: bool) -> None:
-        if wanted != self._panels.decision:
-            self._panels.decision = wanted
+    def show(self, extras: frozenset[str]) -> None:
+        """Give a place to the panels that were asked for."""
+        if extras != self._panels.extras:
+            self._panels.extras = extras
             self.children[0].refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
 
     def in_sight(self) -> list[str]:
         """Ids of the panels that have a place at this size, in the order of the keys."""
-        regions = arrange(self.size.width, self.size.height, self._panels.decision)
+        regions = arrange(self.size.width, self.size.height, self._panels.extras)
         return [child.id for child in self.children if child.id in regions]

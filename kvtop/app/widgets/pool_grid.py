@@ -20,6 +20,7 @@ from kvtop.app.grid.codes import NOTHING, Codes, Marks, rows_of
 from kvtop.app.grid.ink import Ink
 from kvtop.app.grid.pool_codes import PoolCodes
 from kvtop.app.grid.shape import Shape, shape_for
+from kvtop.app.grid.tones import WORDS
 from kvtop.app.lines import Line, Span, line_width, strip_of
 from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell
 from kvtop.app.scene import Scene
@@ -63,6 +64,8 @@ class PoolGrid(Framed, can_focus=True):
         words: list[Span] = [("pool", named.title)]
         if self.shape is not None and self.size.width >= 50:
             words.append((f" · {self.shape.label}", named.muted))
+        if self.scene.mode != "owner":
+            words.append((f" · {WORDS[self.scene.mode].title}", named.warning))
         return words
 
     def figures(self) -> Sequence[Span]:
@@ -111,8 +114,13 @@ class PoolGrid(Framed, can_focus=True):
         ]
 
     def _legend(self) -> Sequence[Span]:
-        palette = self.scene.palette
+        palette, mode = self.scene.palette, WORDS[self.scene.mode]
         muted = palette.named.muted
+        if mode.legend:
+            spans: list[Span] = []
+            for tone, meaning in mode.legend:
+                spans += [(mode.letters[tone], palette.tone(Cell(ACTIVE, tone))), (f" {meaning} ", muted)]
+            return spans
         return [
             ("A", palette.cell(Cell(ACTIVE, 0))), (" held ", muted),
             ("A", palette.cell(Cell(ACTIVE, 0, fill=3))), (" partly filled ", muted),
@@ -141,7 +149,9 @@ class PoolGrid(Framed, can_focus=True):
             self._edge("╭", "╮", self.title(), self.figures(), self.size.width),
             self._edge("╰", "╯", self.note(), (), self.size.width),
         )
-        looks = (self.size, self.shape, self.first_row, self.scene.palette, self.frame)
+        looks = (self.size, self.shape, self.first_row, self.scene.palette, self.frame, self.scene.mode)
+        if self._ink.mode != self.scene.mode:
+            self._ink = Ink(self.scene.palette, self.scene.terminal.fine_marks, self.scene.mode)
         if looks != self._looks or codes.shape != self._codes.shape or card != self._card:
             changed = list(range(codes.shape[0]))
             self._strips = [Strip.blank(self.size.width, self.blank)] * self.size.height
@@ -159,8 +169,8 @@ class PoolGrid(Framed, can_focus=True):
         since = view.step if view.paused else self._drawn_step + 1
         if self._drawn_step < 0:
             since = view.step + 1
-        marks = Marks(cursor=scene.cursor, lit=self._lit(), changed_since=since)
-        codes = self._pool_codes.update(view, marks, shape.per_cell)
+        marks = Marks(scene.cursor, self._lit(), numbered="table" in scene.extras, changed_since=since)
+        codes = self._pool_codes.update(view, marks, shape.per_cell, scene.mode)
         return rows_of(codes, shape, self.first_row, max(1, height // shape.cell_height))
 
     def _lit(self) -> np.ndarray | None:
@@ -219,7 +229,7 @@ class PoolGrid(Framed, can_focus=True):
             self._strips[y] = Strip.join([below.crop(0, left), middle, below.crop(left + line_width(line), width + 2)])
 
     def forget(self) -> None:
-        self._ink = Ink(self.scene.palette, self.scene.terminal.fine_marks)
+        self._ink = Ink(self.scene.palette, self.scene.terminal.fine_marks, self.scene.mode)
         self._looks = ()
         self.redraw()
 
