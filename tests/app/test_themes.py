@@ -41,8 +41,8 @@ def rgb(color: Color | None) -> Rgb:
     return color.triplet.red, color.triplet.green, color.triplet.blue
 
 
-def test_dark_and_light_are_there() -> None:
-    assert {"dark", "light"} <= set(THEMES)
+def test_five_themes_come_with_it() -> None:
+    assert {"dark", "light", "high-contrast", "colour-blind", "monochrome"} <= set(THEMES)
     assert THEMES["dark"].dark and not THEMES["light"].dark
 
 
@@ -89,6 +89,32 @@ def test_full_partial_shared_cached_and_free_look_different(name: str, depth: De
     ]
     looks = [("A", palette.cell(cell)) for cell in cells] + [("·", palette.cell(Cell(FREE)))]
     assert len(set(looks[:4])) == 4 and looks[4] != looks[0] and looks[5] not in looks[:5]
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1.0, on linear RGB.
+BLINDNESS = {
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+
+
+def seen_with(blindness: str, colour: Rgb) -> Rgb:
+    linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    mixed = [sum(m * c for m, c in zip(row, linear, strict=True)) for row in BLINDNESS[blindness]]
+    clipped = [min(1.0, max(0.0, c)) for c in mixed]
+    r, g, b = (round(255 * (12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055)) for c in clipped)
+    return r, g, b
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_the_colour_blind_theme_tells_eight_owners_and_all_states_apart(blindness: str) -> None:
+    theme = THEMES["colour-blind"]
+    for one, other in itertools.combinations(theme.owners.colors[:8], 2):
+        assert apart(seen_with(blindness, one), seen_with(blindness, other)) >= 5, (one, other)
+    states = [theme.colors.good, theme.colors.warning, theme.colors.bad]
+    for one, other in itertools.combinations(states, 2):
+        assert apart(seen_with(blindness, one), seen_with(blindness, other)) >= 10, (one, other)
 
 
 def test_mixing_nothing_and_everything() -> None:
