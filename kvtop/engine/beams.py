@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvtop.engine.requests import Request, stop_tokens
+from kvtop.engine.requests import Request
 from kvtop.engine.sequences import Sequence
 
 
@@ -86,14 +86,14 @@ class BeamSearch:
         return leader.tokens[leader.prompt_len :]
 
 
-def beam_search(request: Request, prompt_len: int, max_model_len: int, eos: frozenset[int]) -> BeamSearch | None:
+def beam_search(request: Request, prompt_len: int, max_model_len: int, stops: frozenset[int]) -> BeamSearch | None:
     """The search a request asks for, if it does."""
     if not request.beam_width:
         return None
     return BeamSearch(
         width=request.beam_width,
         length_limit=max(1, min(request.max_tokens, max_model_len - prompt_len)),
-        stop_tokens=stop_tokens(request, eos),
+        stop_tokens=stops,
         length_penalty=request.length_penalty,
         early_stopping=request.early_stopping,
     )

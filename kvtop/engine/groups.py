@@ -21,6 +21,8 @@ class RequestGroup:
     request: Request
     prompt: list[int]
     arrival: int
+    stop_tokens: frozenset[int]
+    """Token ids that end an answer."""
     live: list[Sequence] = field(default_factory=list)
     reasons: dict[int, FinishReason] = field(default_factory=dict)
     """How each finished output ended, by sample index."""

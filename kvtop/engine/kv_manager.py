@@ -71,6 +71,14 @@ class KvManager:
         growth = max(0, self.policy.blocks_to_hold(sequence, tokens) - len(sequence.table))
         return growth + self._must_copy(sequence)
 
+    def has_room(self, sequence: Sequence, tokens: int) -> bool:
+        """Whether positions ``computed`` to ``tokens - 1`` can be written as the table stands: most decodes can."""
+        table = sequence.table.block_ids
+        if self.policy.blocks_to_hold(sequence, tokens) > len(table):
+            return False
+        logical, filled = divmod(sequence.computed, self.block_size)
+        return not filled or self.pool.blocks[table[logical]].ref_count == 1
+
     def _must_copy(self, sequence: Sequence) -> bool:
         """Whether its next write goes into a partly filled block that somebody else holds too."""
         logical, filled = divmod(sequence.computed, self.block_size)

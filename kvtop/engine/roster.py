@@ -14,7 +14,7 @@ from kvtop.engine.events import Completed, Counters, Finished, FinishReason, Que
 from kvtop.engine.groups import RequestGroup
 from kvtop.engine.journal import Journal
 from kvtop.engine.kv_manager import KvManager
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, stop_tokens
 from kvtop.engine.sequences import Sequence, Status
 from kvtop.engine.tables import BlockTable
 
@@ -71,8 +71,9 @@ class Roster:
                 prompt_tokens=len(prompt),
             )
             return False
-        beams = beam_search(request, len(prompt), self.config.max_model_len, self.eos_token_ids)
-        group = RequestGroup(request, list(prompt), self._next_arrival, live=[sequence], beams=beams)
+        stops = stop_tokens(request, self.eos_token_ids)
+        beams = beam_search(request, len(prompt), self.config.max_model_len, stops)
+        group = RequestGroup(request, list(prompt), self._next_arrival, stops, live=[sequence], beams=beams)
         self._next_arrival += 1
         self.groups[request.id] = group
         self.beam_searches += beams is not None

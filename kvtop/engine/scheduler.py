@@ -91,7 +91,7 @@ class Scheduler:
     def _tokens_now(self, sequence: Sequence) -> int:
         """Tokens a running sequence may compute in this step. Beams compute their last known token in the same step,
         since they are compared with each other after it; until all can, each holds that token back."""
-        wanted = sequence.to_compute
+        wanted = len(sequence.tokens) - sequence.computed
         if self._is_beam(sequence):
             group = self.group_of(sequence)
             unscheduled = sum(1 for beam in group.live if beam.seq not in self._entries)
@@ -100,6 +100,8 @@ class Scheduler:
         return min(wanted, self._budget)
 
     def _is_beam(self, sequence: Sequence) -> bool:
+        if not self.roster.beam_searches:
+            return False
         return sequence.generated > 0 and self.group_of(sequence).beams is not None
 
     def _enter(self, sequence: Sequence, count: int) -> None:
@@ -126,6 +128,8 @@ class Scheduler:
     def make_room(self, sequence: Sequence, tokens: int) -> bool:
         """Give a running sequence the blocks for ``tokens`` tokens, at the cost of others if need be. False when it was
         the victim itself, or ended because nobody was left to preempt."""
+        if self.kv.has_room(sequence, tokens):
+            return True
         shortage = 0
         while not self.kv.can_take(needed := self.kv.blocks_needed(sequence, tokens)):
             shortage = shortage or self.kv.report_shortage(sequence, tokens, needed, sequence.last_event)

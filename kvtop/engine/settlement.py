@@ -13,7 +13,6 @@ from kvtop.engine.beams import Continuation
 from kvtop.engine.events import Advanced, FinishReason
 from kvtop.engine.groups import RequestGroup
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan
-from kvtop.engine.requests import stop_tokens
 from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.sequences import Sequence, Status
 
@@ -56,8 +55,9 @@ class _Rows:
         self.draws.append(drawn)
         self.wants_logprobs |= sequence.request.logprobs is not None
 
-    def set_draw(self, row: int, drawn: Sampled, text: str) -> None:
-        self.sampled[row], self.texts[row], self.draws[row] = drawn.token, text, drawn
+    def set_token(self, row: int, token: int) -> None:
+        """A beam took its token after all were compared."""
+        self.sampled[row] = token
 
 
 @dataclass(slots=True)
@@ -79,10 +79,12 @@ def settle(scheduler: Scheduler, plan: StepPlan, sampled: list[list[Sampled]], r
             continue
         computed.append(sequence)
         _count_computed(scheduler, entry, rows)
+        if entry.draws:
+            _append_draws(scheduler, entry, drawn, rows, endings, reader)
+        else:
+            rows.add(sequence, entry.count)
         if entry.candidates:
             beam_groups.setdefault(sequence.request.id, []).append((entry, drawn, len(rows.seqs) - 1))
-        elif drawn:
-            _append_draws(scheduler, sequence, drawn, rows, endings, reader)
     finished_beams = [_advance_beams(scheduler, parts, rows) for parts in beam_groups.values()]
     if not rows.seqs:
         return
@@ -105,7 +107,6 @@ def _count_computed(scheduler: Scheduler, entry: Scheduled, rows: _Rows) -> None
         scheduler.roster.end_prefill(sequence)
     sequence.recomputed_tokens += again
     rows.recomputed += again
-    rows.add(sequence, entry.count)
     counters = scheduler.counters
     counters.computed_tokens += entry.count
     counters.recomputed_tokens += again
@@ -113,28 +114,38 @@ def _count_computed(scheduler: Scheduler, entry: Scheduled, rows: _Rows) -> None
 
 def _append_draws(
     scheduler: Scheduler,
-    sequence: Sequence,
+    entry: Scheduled,
     drawn: list[Sampled],
     rows: _Rows,
     endings: list[_Ending],
     reader: TextReader,
 ) -> None:
     """One token for the sequence; the draws beyond it become parallel samples of their own."""
-    row = len(rows.seqs) - 1
-    children = _part(scheduler, sequence, [sequence.index + i for i in range(1, len(drawn))])
-    for child, draw in zip([sequence, *children], drawn, strict=True):
-        child.tokens.append(draw.token)
-        child.cumulative_logprob += draw.logprob
-        scheduler.counters.generated_tokens += 1
-        text = reader.push(child, draw.token)
-        ending = _ending(scheduler, child, draw.token, reader)
-        if ending is not None:
-            text += reader.close(child)
-            endings.append(ending)
-        if child is sequence:
-            rows.set_draw(row, draw, text)
-        else:
-            rows.add(child, 0, draw, text)
+    sequence = entry.sequence
+    children = _part(scheduler, sequence, list(range(1, len(drawn)))) if len(drawn) > 1 else []
+    _append(scheduler, sequence, entry.count, drawn[0], rows, endings, reader)
+    for child, draw in zip(children, drawn[1:], strict=True):
+        _append(scheduler, child, 0, draw, rows, endings, reader)
+
+
+def _append(
+    scheduler: Scheduler,
+    sequence: Sequence,
+    count: int,
+    draw: Sampled,
+    rows: _Rows,
+    endings: list[_Ending],
+    reader: TextReader,
+) -> None:
+    sequence.tokens.append(draw.token)
+    sequence.cumulative_logprob += draw.logprob
+    scheduler.counters.generated_tokens += 1
+    text = reader.push(sequence, draw.token)
+    ending = _ending(scheduler, sequence, draw.token, reader)
+    if ending is not None:
+        text += reader.close(sequence)
+        endings.append(ending)
+    rows.add(sequence, count, draw, text)
 
 
 def _part(scheduler: Scheduler, parent: Sequence, indices: list[int]) -> list[Sequence]:
@@ -158,7 +169,7 @@ def _part(scheduler: Scheduler, parent: Sequence, indices: list[int]) -> list[Se
 
 def _ending(scheduler: Scheduler, sequence: Sequence, token: int, reader: TextReader) -> _Ending | None:
     request = sequence.request
-    if token in stop_tokens(request, scheduler.roster.eos_token_ids):
+    if token in scheduler.group_of(sequence).stop_tokens:
         return _Ending(sequence, "stop", token)
     stop = reader.stop_met(sequence)
     if stop is not None:
@@ -197,7 +208,7 @@ def _advance_beams(
             _take(child, continuation)
             rows.add(child, 0, Sampled(continuation.token))
         _take(beams[i], own)
-        rows.set_draw(parts[i][2], Sampled(own.token), "")
+        rows.set_token(parts[i][2], own.token)
     return None
 
 

@@ -11,7 +11,7 @@ from array import array
 
 from kvtop.engine.beams import Continuation, beam_search
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
-from kvtop.engine.requests import Request, sampling_seed
+from kvtop.engine.requests import Request, sampling_seed, stop_tokens
 from kvtop.engine.sequences import Sequence
 
 VOCAB = 50
@@ -87,7 +87,7 @@ def oracle(request: Request, prompt: list[int], max_model_len: int, index: int =
 
 def beam_oracle(request: Request, prompt: list[int], max_model_len: int) -> list[int]:
     """The answer of a beam search alone, its beams kept as plain lists."""
-    search = beam_search(request, len(prompt), max_model_len, frozenset())
+    search = beam_search(request, len(prompt), max_model_len, stop_tokens(request, frozenset()))
     assert search is not None
     beams: list[tuple[list[int], float]] = [([], 0.0)]
     while True:
