@@ -15,12 +15,12 @@ from textual.message import Message
 from kvtop.app.actions import panel_bindings
 from kvtop.app.lines import Line, Span, fitted
 from kvtop.app.scene import SORT_KEYS, Scene
-from kvtop.app.sequence_words import state_of, waits_for
 from kvtop.app.widgets.painted import Framed
 from kvtop.app.widgets.sequence_columns import Columns
 from kvtop.view.clean import fit
 from kvtop.view.owner_slots import glyph
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.sequence_words import state_of, waits_for
 
 _STATUS_ORDER = {"running": 0, "swapped": 1, "waiting": 2, "finished": 3}
 
