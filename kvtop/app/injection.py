@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kvtop.app.screens.form import Field
 from kvtop.engine.requests import Request
 from kvtop.engine.tables import blocks_for
 
@@ -19,24 +20,30 @@ _SAFE_IDS = range(20, 80)
 """Token ids of a prompt that is given as a length: in every vocabulary, and no control tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    name: str
-    label: str
-    default: str
-    hint: str
-
-
 FIELDS = (
     Field("prompt", "prompt", "", "text; leave it empty and give a length instead"),
     Field("length", "or length", "64", "tokens of a made-up prompt, each request its own"),
-    Field("count", "requests", "1", "how many of them, all at once"),
+    Field("shared", "of these shared", "0", "so many first tokens are the same in all of them: a common system prompt"),
+    Field("count", "requests", "1", "how many of them"),
+    Field("rate", "per second", "0", "0: all at once; else they arrive at random (Poisson) at this rate"),
     Field("max_tokens", "max tokens", "64", "at most this many are generated"),
     Field("n", "samples", "1", "parallel answers that share the prompt's blocks"),
+    Field("beams", "beams", "0", "0: no beam search"),
     Field("temperature", "temperature", "0", "0 always takes the likeliest token"),
     Field("seed", "seed", "", "empty: a new one each time"),
     Field("priority", "priority", "0", "a smaller number goes first"),
 )
+_START = {field.name: field.default for field in FIELDS}
+
+PRESETS: dict[str, dict[str, str]] = {
+    "one request": _START,
+    "burst": _START | {"count": "24", "length": "96", "max_tokens": "160"},
+    "shared prefix": _START | {"count": "12", "length": "160", "shared": "128", "rate": "2", "max_tokens": "96"},
+    "long context": _START | {"count": "2", "length": "1200", "max_tokens": "200"},
+    "parallel sampling": _START | {"count": "2", "length": "120", "n": "6", "temperature": "0.8", "max_tokens": "120"},
+    "pressure until preemption": _START | {"count": "40", "rate": "4", "length": "128", "max_tokens": "400"},
+}
+"""Forms filled in beforehand, by name."""
 
 
 class FormError(ValueError):
@@ -46,8 +53,12 @@ class FormError(ValueError):
 def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
     """The requests a filled-in form asks for, named ``req-<number>`` from ``first_number`` on. Raises FormError."""
     count = _whole(values, "count", 1, MOST_REQUESTS)
+    rate = _number(values, "rate")
+    if rate < 0:
+        raise FormError(f"{_label('rate')}: is {rate:g}, expected 0 or more")
     prompt = values["prompt"]
     length = 0 if prompt else _whole(values, "length", 1, 1_000_000)
+    shared = 0 if prompt else _whole(values, "shared", 0, length)
     seed = _whole(values, "seed", 0, 2**31) if values["seed"].strip() else None
     model = Request(
         id="req-0",
@@ -55,6 +66,7 @@ def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
         prompt_token_ids=None if prompt else [_SAFE_IDS.start],
         max_tokens=_whole(values, "max_tokens", 1, 1_000_000),
         n=_whole(values, "n", 1, 1_000),
+        beam_width=_whole(values, "beams", 0, 1_000),
         temperature=_number(values, "temperature"),
         seed=seed,
         priority=_whole(values, "priority", -1_000_000, 1_000_000),
@@ -62,14 +74,18 @@ def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
     broken = model.check()
     if broken is not None:
         raise FormError(broken)
-    requests = []
+    gaps = random.Random(first_number)
+    common = random.Random(0).choices(_SAFE_IDS, k=shared)
+    requests: list[Request] = []
+    arrival_s = 0.0
     for number in range(first_number, first_number + count):
-        request = msgspec.structs.replace(model, id=f"req-{number}")
+        request = msgspec.structs.replace(model, id=f"req-{number}", arrival_s=arrival_s)
         if not prompt:
-            request.prompt_token_ids = random.Random(number).choices(_SAFE_IDS, k=length)
+            request.prompt_token_ids = common + random.Random(number).choices(_SAFE_IDS, k=length - shared)
         if seed is not None:
             request.seed = seed + (number - first_number) * model.n
         requests.append(request)
+        arrival_s += gaps.expovariate(rate) if rate else 0.0
     return requests
 
 
@@ -84,12 +100,12 @@ class Need:
 def need_of(requests: list[Request], prompt_tokens: int, block_size: int, max_model_len: int) -> Need:
     """What equal requests with prompts of ``prompt_tokens`` need, with nothing found in the prefix cache.
 
-    Samples share the prompt's full blocks; each but the last one to write copies the partly filled one.
+    Samples and beams share the prompt's full blocks; each but the last one to write copies the partly filled one.
     """
     first = requests[0]
     longest = min(prompt_tokens + first.max_tokens, max_model_len)
     shared = prompt_tokens // block_size
-    at_most = shared + first.n * (blocks_for(longest, block_size) - shared)
+    at_most = shared + max(first.n, first.beam_width) * (blocks_for(longest, block_size) - shared)
     return Need(blocks_for(prompt_tokens, block_size) * len(requests), at_most * len(requests))
 
 

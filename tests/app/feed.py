@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kvtop.engine.control import AnyCommand, BatchMessage, EngineState, Inject, Quit, Status
+from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.engine import Engine
 from kvtop.engine.requests import Request
 from kvtop.engine.sequences import Sequence
-from kvtop.engine.simulator import CostModel, build_simulated_engine
+from kvtop.engine.simulator import build_simulated_engine
 from kvtop.settings import EngineSettings
 from kvtop.sources.history import History
 from kvtop.sources.recorder import Recorder
@@ -34,7 +35,7 @@ class SteppedSource:
 
     def _build(self) -> Engine:
         return build_simulated_engine(
-            self.settings, CostModel(), self._spend, monotonic=lambda: self.clock_s, wall=lambda: self.clock_s
+            self.settings, CARDS[DEFAULT_CARD], self._spend, monotonic=lambda: self.clock_s, wall=lambda: self.clock_s
         )
 
     def _spend(self, seconds: float) -> None:

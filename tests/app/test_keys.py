@@ -8,6 +8,7 @@ from kvtop.app.actions import ACTIONS
 from kvtop.app.grid.shape import Zoom
 from kvtop.engine import control
 from kvtop.engine.requests import Request
+from kvtop.settings import EngineSettings
 from tests.app.feed import SteppedSource, story
 from tests.app.stage import on_stage, settle, shape_of, text
 
@@ -62,7 +63,7 @@ async def test_the_decision_path_stands_in_the_corner_while_paused_and_d_takes_i
 
 async def test_i_sends_what_the_form_says_and_tells_before_what_it_will_need(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
-        await pilot.press("i", "tab", *"40", "tab", *"3", "tab", *"20")
+        await pilot.press("i", "tab", *"40", "tab", "tab", *"3", "tab", "tab", *"20")
         await pilot.pause()
         assert "needs 9 blocks now, up to 12 later" in " ".join(text(app).split())
         await pilot.press("enter")
@@ -83,14 +84,14 @@ async def test_the_form_asks_the_engine_for_a_prompts_length_and_keeps_its_value
         app.feed.poll()
         await pilot.pause()
         assert any(isinstance(sent, control.Measure) for sent in source.sent)
-        assert "needs 1 blocks now, up to 5 later" in " ".join(text(app).split())
+        assert "needs 1 block now, up to 5 later" in " ".join(text(app).split())
         await pilot.press("escape", "i")
         assert "page table block" in text(app)
 
 
 async def test_a_broken_value_is_named_in_the_form_and_nothing_is_sent(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
-        await pilot.press("i", "tab", "tab", *"0", "enter")
+        await pilot.press("i", "tab", "tab", "tab", *"0", "enter")
         await pilot.pause()
         assert "requests: is 0, expected 1 to 10,000" in text(app)
         assert not any(isinstance(sent, control.Inject) for sent in source.sent)
@@ -327,3 +328,60 @@ async def test_a_refused_command_says_so(source: SteppedSource) -> None:
         app.live.send(control.Inject(requests=[Request(id="req-1", prompt="again")]))
         await settle(app, pilot)
         assert "req-1" in text(app).splitlines()[-5] or "already" in text(app)
+
+
+async def test_f2_fills_the_form_from_a_preset(source: SteppedSource) -> None:
+    async with on_stage(source, (120, 44)) as (app, pilot):
+        await pilot.press("i", "f2", "down", "down", "enter", "enter")
+        await settle(app, pilot)
+        inject = source.sent[-1]
+        assert isinstance(inject, control.Inject) and len(inject.requests) == 12
+        prompts = [request.prompt_token_ids or [] for request in inject.requests]
+        assert (
+            len({tuple(prompt[:128]) for prompt in prompts}) == 1 and len({tuple(prompt) for prompt in prompts}) == 12
+        )
+        arrivals = [request.arrival_s for request in inject.requests]
+        assert arrivals[0] == 0 and arrivals == sorted(arrivals) and 2 < arrivals[-1] < 15
+
+
+async def test_capital_o_sends_the_settings_that_were_changed(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("O", *"0.25", "tab", *"7")
+        await pilot.pause()
+        assert "watermark: 0.0 → 0.25; max_num_seqs: 12 → 7" in text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        changed = [(sent.name, sent.value) for sent in source.sent if isinstance(sent, control.Set)]
+        assert changed == [("watermark", "0.25"), ("max_num_seqs", "7")]
+        assert app.scene.view.settings["watermark"] == "0.25"
+
+
+async def test_a_setting_that_cannot_be_is_refused_in_words(source: SteppedSource) -> None:
+    async with on_stage(source, (160, 44)) as (app, pilot):
+        await pilot.press("O", *"lots", "enter")
+        await settle(app, pilot)
+        await pilot.pause(0.3)
+        assert "watermark" in text(app) and "share" in text(app)
+
+
+async def test_brackets_change_the_priority_of_the_selected_request(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("tab", "down", "left_square_bracket")
+        await settle(app, pilot)
+        row = app.scene.view.sequences[app.scene.selected or 0]
+        assert source.sent[-1] == control.SetPriority(ticket=1, request_id=row.request_id, priority=-1)
+        assert row.priority == -1
+
+
+async def test_with_swap_space_a_preemption_can_swap_out() -> None:
+    settings = EngineSettings(num_blocks=96, max_num_seqs=12, swap_memory=64 << 21)
+    told = story(settings=settings, requests=10)
+    told.run(30)
+    async with on_stage(told) as (app, pilot):
+        await pilot.press("tab", "down", "p")
+        await pilot.pause()
+        assert "swap out" in text(app)
+        await pilot.press("s")
+        await settle(app, pilot)
+        assert app.scene.view.sequences[app.scene.selected or 0].status == "swapped"
+        assert "1 swapped" in text(app)

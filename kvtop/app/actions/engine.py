@@ -9,6 +9,7 @@ from kvtop.app.actions.action import Action
 from kvtop.app.screens.ask import Ask
 from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.inject import InjectForm
+from kvtop.app.screens.settings import SettingsForm
 from kvtop.engine import control
 from kvtop.view.sequence_view import SequenceView
 
@@ -79,15 +80,19 @@ def preempt(live: LiveScreen) -> None:
         live.say(f"{row.name} does not run, so there is nothing to preempt", "warning")
         return
 
-    def answered(yes: bool | None) -> None:
-        if yes:
+    def answered(mode: str | None) -> None:
+        if mode == "recompute":
             live.send(control.Preempt(seq=row.seq))
+        elif mode == "swap":
+            live.send(control.Preempt(seq=row.seq, mode="swap"))
 
-    held = len(row.table)
-    words = (
-        f"Its {held:,} blocks are released and its {row.computed:,} computed tokens are recomputed when it runs again."
-    )
-    live.app.push_screen(Ask(f"Preempt {row.name}?", words, "preempt"), answered)
+    held, computed = len(row.table), row.computed
+    words = f"It gives up {held:,} blocks and computes {computed:,} tokens again when its turn comes."
+    answers = {"y": ("recompute", "preempt")}
+    if live.scene.view.swap.num_blocks:
+        answers["s"] = ("swap", "swap out")
+        words += f" Swapped out, its KV waits in CPU memory: {live.scene.view.swap.free:,} swap blocks are free."
+    live.app.push_screen(Ask(f"Preempt {row.name}?", words, answers), answered)
 
 
 def abort(live: LiveScreen) -> None:
@@ -95,27 +100,39 @@ def abort(live: LiveScreen) -> None:
     if row is None:
         return
 
-    def answered(yes: bool | None) -> None:
-        if yes:
+    def answered(answer: str | None) -> None:
+        if answer:
             live.send(control.Abort(request_id=row.request_id))
 
     siblings = sum(other.request_id == row.request_id for other in live.scene.view.sequences.values())
     words = f"All {siblings} of its sequences end" if siblings > 1 else "It ends"
-    live.app.push_screen(
-        Ask(f"Abort {row.name}?", f"{words} with the {row.generated:,} tokens it has made so far.", "abort"), answered
-    )
+    words += f" with the {row.generated:,} tokens it has made so far."
+    live.app.push_screen(Ask(f"Abort {row.name}?", words, {"y": ("abort", "abort")}), answered)
+
+
+def change_settings(live: LiveScreen) -> None:
+    if live.scene.feed.live.info is None:
+        live.say("the engine is still loading", "warning")
+    else:
+        live.app.push_screen(SettingsForm(live.scene, live.send))
+
+
+def change_priority(live: LiveScreen, step: int) -> None:
+    row = selected(live)
+    if row is not None:
+        live.send(control.SetPriority(request_id=row.request_id, priority=row.priority + step))
 
 
 def clear_cache(live: LiveScreen) -> None:
-    def answered(yes: bool | None) -> None:
-        if yes:
+    def answered(answer: str | None) -> None:
+        if answer:
             live.send(control.ClearCache())
 
     cached = live.scene.view.blocks.cached
     words = (
         f"{cached:,} cached blocks become free, and no prompt finds its beginning in the cache until it fills again."
     )
-    live.app.push_screen(Ask("Clear the prefix cache?", words, "clear"), answered)
+    live.app.push_screen(Ask("Clear the prefix cache?", words, {"y": ("clear", "clear")}), answered)
 
 
 def restart(live: LiveScreen) -> None:
@@ -142,6 +159,11 @@ ENGINE = (
     Action("inject", "i", "Send requests: a prompt or a length, how many, how long.", "engine", inject, footer=4),
     Action("preempt", "p", "Take the selected sequence's blocks away; it goes on later.", "engine", preempt, footer=7),
     Action("abort", "a", "End the selected sequence's request.", "engine", abort, footer=8),
+    Action("more_urgent", "left_square_bracket", "A smaller priority number for the selected request: sooner.", "engine",
+           lambda live: change_priority(live, -1)),
+    Action("less_urgent", "right_square_bracket", "A larger one: later.", "engine",
+           lambda live: change_priority(live, 1)),
+    Action("settings", "O", "Change watermark, caps and victim rule of the running engine.", "engine", change_settings),
     Action("clear_cache", "C", "Empty the prefix cache.", "engine", clear_cache),
     Action("restart", "r", "Start the engine again after it died.", "engine", restart),
 )  # fmt: skip
