@@ -33,6 +33,10 @@ class RecordingError(Failure):
     """A file cannot be read as a recording, or one cannot be written."""
 
 
+class RecordingStopped(Exception):
+    """A recording takes no more frames; what it holds is whole. The message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A frame's header. Batches are counted over the whole recording, from 0."""

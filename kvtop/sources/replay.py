@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from kvtop.engine.control import AnyCommand, BatchMessage, Pause, Quit, Reply, Resume, Status, Step, TakeSnapshot
+from kvtop.sources.frames import RecordingError
 from kvtop.sources.recording import Recording
 from kvtop.sources.source import Message, ViewMessage
 
@@ -18,22 +19,38 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 
 class ReplaySource:
-    """``position`` counts the batches that were handed out. ``speed``: 2 plays twice as fast as recorded."""
+    """``position`` counts the batches that were handed out. ``speed``: 2 plays twice as fast as recorded. With
+    ``start_step`` it begins paused at the end of that step, else it plays from its beginning.
 
-    def __init__(self, recording: Recording, speed: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    Where the recording is damaged, playing stops with a word in the status; ``seek``, ``seek_step``, ``back`` and
+    ``step`` raise RecordingError and go no further.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        speed: float = 1.0,
+        start_step: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.timeline = recording.timeline
         self.position = self.timeline.first
         self.speed = speed
         self.playing = False
         self._recording = recording
+        self._start_step = start_step
         self._clock = clock
         self._due_s = 0.0
         """When the next batch is handed out, on ``clock``."""
         self._messages: list[Message] = []
 
     def start(self) -> None:
-        self.seek(self.timeline.first)
-        self.play()
+        if self._start_step is None:
+            self.seek(self.timeline.first)
+            self.play()
+        else:
+            self.seek_step(self._start_step)
+            self.pause()
 
     def restart(self) -> None:
         self._messages.clear()
@@ -45,9 +62,13 @@ class ReplaySource:
 
     def poll(self, max_messages: int = 1000) -> list[Message]:
         now = self._clock()
-        while self.playing and self._due_s <= now and len(self._messages) < max_messages:
-            self._hand_out()
-            self._schedule(now)
+        try:
+            while self.playing and self._due_s <= now and len(self._messages) < max_messages:
+                self._hand_out()
+                self._schedule(now)
+        except RecordingError as damage:
+            self.playing = False
+            self._messages.append(Status(state="paused", detail=str(damage)))
         taken, self._messages = self._messages[:max_messages], self._messages[max_messages:]
         return taken
 
@@ -60,7 +81,10 @@ class ReplaySource:
                 self.play()
             case Step(steps=steps, until=until):
                 self.pause()
-                self.step(steps, until)
+                try:
+                    self.step(steps, until)
+                except RecordingError as damage:
+                    error = str(damage)
             case TakeSnapshot() | Quit():
                 pass
             case _:
@@ -104,8 +128,9 @@ class ReplaySource:
 
     def seek(self, position: int) -> None:
         """To a position (a count of batches), which is brought into the recording."""
-        self.position = max(self.timeline.first, min(position, self.timeline.end))
-        self._messages.append(ViewMessage(self.timeline.view_at(self.position)))
+        position = max(self.timeline.first, min(position, self.timeline.end))
+        self._messages.append(ViewMessage(self.timeline.view_at(position)))
+        self.position = position
         self._due_s = self._clock()
 
     def seek_step(self, step: int) -> None:

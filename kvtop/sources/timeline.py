@@ -23,6 +23,9 @@ from kvtop.view.pool_view import PoolView
 DECODED_FRAMES = 4
 """Groups of batches kept decoded: stepping to and fro stays within one or two."""
 
+MAX_PAYLOAD_BYTES = 1 << 30
+"""Unpacked. A keyframe of a million blocks has 60 MB."""
+
 _decode_batches = msgspec.msgpack.Decoder(list[Batch]).decode
 
 
@@ -151,6 +154,8 @@ class Timeline:
                 f"{self._name}: is damaged at step {frame.first_step:,}; what comes before can be shown"
             )
         try:
+            if zstandard.frame_content_size(payload) > MAX_PAYLOAD_BYTES:
+                raise RecordingError(f"{self._name}: a frame claims to be over {MAX_PAYLOAD_BYTES >> 20} MiB large")
             return zstandard.ZstdDecompressor().decompress(payload)
         except zstandard.ZstdError as error:
             raise RecordingError(f"{self._name}: a frame cannot be unpacked ({error})") from None

@@ -29,7 +29,8 @@ from kvtop.engine.requests import Request
 from kvtop.settings import EngineSettings
 from kvtop.sources import embedded
 from kvtop.sources.embedded import EmbeddedSource
-from kvtop.sources.recorder import FileSink, Recorder
+from kvtop.sources.file_sink import FileSink
+from kvtop.sources.recorder import Recorder
 from kvtop.sources.recording import Recording
 from kvtop.view.keyframe import dump_view
 from kvtop.view.pool_view import PoolView

@@ -9,9 +9,10 @@ import pytest
 
 from kvtop.engine.events import Batch, Warned
 from kvtop.sources import recorder as recorder_module
-from kvtop.sources.frames import FRAME_HEADER_BYTES, KEYFRAME, VERSION, RecordingError, scan
+from kvtop.sources.file_sink import FileSink
+from kvtop.sources.frames import FRAME_HEADER_BYTES, KEYFRAME, VERSION, RecordingError, RecordingStopped, scan
 from kvtop.sources.history import History
-from kvtop.sources.recorder import FileSink, Recorder, work_of
+from kvtop.sources.recorder import Recorder, work_of
 from kvtop.sources.recording import Recording
 from kvtop.view.keyframe import dump_view
 from kvtop.view.pool_view import PoolView
@@ -207,7 +208,7 @@ def test_a_paused_engine_has_everything_on_disk(tmp_path: Path) -> None:
 
 class FullDisk:
     def append(self, frame: object, payload: bytes) -> None:
-        raise OSError(28, "No space left on device")
+        raise RecordingStopped("a.kvrec: No space left on device")
 
     def close(self) -> None:
         """Nothing is held."""
@@ -219,8 +220,61 @@ def test_a_full_disk_ends_the_recording_and_nothing_else() -> None:
     for batch in batches(60):
         recorder.add(batch)
     recorder.close()
-    assert recorder.failure == "recording stopped: No space left on device"
+    assert recorder.failure == "recording stopped at step 1: a.kvrec: No space left on device"
     assert history.timeline().end == 60
+
+
+def test_a_recording_stops_before_its_limit_says_so_and_replays_up_to_there(tmp_path: Path) -> None:
+    made = batches(200)
+    path = tmp_path / "a.kvrec"
+    sink = FileSink(path, limit_bytes=20_000)
+    recorder = Recorder([sink])
+    for batch in made:
+        recorder.add(batch)
+    recorder.close()
+    assert sink.size_bytes == path.stat().st_size <= 20_000
+    with Recording(path) as recording:
+        end = recording.timeline.end
+        assert 0 < end < 200
+        assert recording.lost_bytes == 0
+        assert dump_view(recording.timeline.view_at(end)) == frames_shown(made)[end]
+        assert sink.last_step == made[end - 1].step
+    assert recorder.failure.startswith(f"recording stopped at step {made[end].step}: ")
+    assert recorder.failure.endswith("a.kvrec has reached its limit of 19.5 KiB")
+
+
+def test_a_recording_begun_in_the_middle_shows_exactly_what_was_shown_from_there(tmp_path: Path) -> None:
+    made = batches(120)
+    shown = frames_shown(made)
+    recorder = Recorder([History()])
+    for batch in made[:70]:
+        recorder.add(batch)
+    sink = FileSink(tmp_path / "late.kvrec")
+    recorder.attach(sink)
+    for batch in made[70:100]:
+        recorder.add(batch)
+    recorder.detach(sink)
+    for batch in made[100:]:
+        recorder.add(batch)
+    recorder.close()
+    assert sink.size_bytes == (tmp_path / "late.kvrec").stat().st_size
+    with Recording(tmp_path / "late.kvrec") as recording:
+        timeline = recording.timeline
+        assert (timeline.first, timeline.end) == (70, 100)
+        for position in (70, 71, 85, 100):
+            assert dump_view(timeline.view_at(position)) == shown[position]
+    with pytest.raises(RecordingError, match="has ended"):
+        recorder.attach(History())
+
+
+def test_a_drained_engine_has_everything_on_disk(tmp_path: Path) -> None:
+    made = batches(10_000, requests_in=5)
+    recorder = Recorder([FileSink(tmp_path / "a.kvrec")])
+    for batch in made:
+        recorder.add(batch)
+    with Recording(tmp_path / "a.kvrec") as recording:
+        assert recording.timeline.end == len(made) < 10_000
+    recorder.close()
 
 
 def test_history_is_bounded_and_everything_it_holds_can_be_shown() -> None:

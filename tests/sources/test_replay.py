@@ -7,7 +7,10 @@ import pytest
 
 from kvtop.engine.control import Abort, BatchMessage, Pause, Reply, Resume, Status, Step
 from kvtop.engine.events import Batch
-from kvtop.sources.recorder import FileSink, Recorder
+from kvtop.sources import recorder as recorder_module
+from kvtop.sources.file_sink import FileSink
+from kvtop.sources.frames import RecordingError, scan
+from kvtop.sources.recorder import Recorder
 from kvtop.sources.recording import Recording
 from kvtop.sources.replay import LONGEST_PAUSE_SECONDS, ReplaySource
 from kvtop.sources.source import Message, ViewMessage
@@ -60,13 +63,17 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def watcher(tmp_path: Path, made: list[Batch], clock: Clock) -> Iterator[Watcher]:
-    recorder = Recorder([FileSink(tmp_path / "a.kvrec")])
+def record(path: Path, made: list[Batch]) -> Path:
+    recorder = Recorder([FileSink(path)])
     for batch in made:
         recorder.add(batch)
     recorder.close()
-    source = ReplaySource(Recording(tmp_path / "a.kvrec"), clock=clock)
+    return path
+
+
+@pytest.fixture
+def watcher(tmp_path: Path, made: list[Batch], clock: Clock) -> Iterator[Watcher]:
+    source = ReplaySource(Recording(record(tmp_path / "a.kvrec", made)), clock=clock)
     source.start()
     yield Watcher(source)
     source.close()
@@ -165,11 +172,7 @@ def test_a_reader_that_polls_late_gets_no_rush(watcher: Watcher, made: list[Batc
 
 def test_a_new_engine_in_the_recording_is_shown_as_one(tmp_path: Path, made: list[Batch]) -> None:
     second = batches(30, seed=3, num_blocks=32)
-    recorder = Recorder([FileSink(tmp_path / "b.kvrec")])
-    for batch in (*made[:50], *second):
-        recorder.add(batch)
-    recorder.close()
-    source = ReplaySource(Recording(tmp_path / "b.kvrec"))
+    source = ReplaySource(Recording(record(tmp_path / "b.kvrec", [*made[:50], *second])))
     source.seek(0)
     watcher = Watcher(source)
     source.step(steps=49)
@@ -182,4 +185,47 @@ def test_a_new_engine_in_the_recording_is_shown_as_one(tmp_path: Path, made: lis
     source.back()
     watcher.poll()
     assert (watcher.view.blocks.num_blocks, watcher.view.number) == (24, 50)
+    source.close()
+
+
+def test_it_can_begin_paused_at_a_step(tmp_path: Path, made: list[Batch], clock: Clock) -> None:
+    source = ReplaySource(Recording(record(tmp_path / "c.kvrec", made)), start_step=made[40].step, clock=clock)
+    source.start()
+    watcher = Watcher(source)
+    clock.now += 10
+    watcher.poll()
+    assert (watcher.view.step, watcher.status.state) == (made[40].step, "paused")
+    source.restart()
+    watcher.poll()
+    assert watcher.view.step == made[40].step
+    source.close()
+
+
+def test_a_damaged_place_stops_it_with_a_word_and_what_comes_before_is_shown(
+    tmp_path: Path, made: list[Batch], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "FLUSH_WORK", 60)
+    path = record(tmp_path / "d.kvrec", made)
+    with path.open("rb") as file:
+        frames, _ = scan(file)
+    frame, offset = next((f, o) for f, o in frames if f.first > 60)
+    data = bytearray(path.read_bytes())
+    data[offset + 5] ^= 0xFF
+    path.write_bytes(data)
+    source = ReplaySource(Recording(path), clock=clock)
+    source.start()
+    watcher = Watcher(source)
+    for _ in range(200):
+        clock.now += LONGEST_PAUSE_SECONDS
+        watcher.poll()
+    assert watcher.view.number == made[frame.first - 1].number
+    assert watcher.status.state == "paused" and f"damaged at step {frame.first_step}" in watcher.status.detail
+    source.send(Step(ticket=9))
+    watcher.poll()
+    assert "is damaged" in watcher.replies[-1].error
+    with pytest.raises(RecordingError, match="is damaged"):
+        source.seek(frame.first + 1)
+    source.back()
+    watcher.poll()
+    assert watcher.view.step == made[frame.first - 1].step - 1
     source.close()
