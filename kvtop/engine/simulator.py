@@ -12,12 +12,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp
 from random import Random
 from zlib import crc32
 
 from kvtop.engine.config import SchedulerConfig
+from kvtop.engine.cost import CARDS, DEFAULT_CARD, LLAMA_3_8B_KV_BYTES_PER_TOKEN, CostModel
 from kvtop.engine.engine import Engine
 from kvtop.engine.events import EngineInfo
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
@@ -26,8 +26,6 @@ from kvtop.engine.requests import Request
 from kvtop.engine.sequences import Sequence
 from kvtop.settings import EngineSettings
 
-KV_BYTES_PER_TOKEN = 131_072
-"""Llama-3-8B in bf16: 2 (K, V) × 32 layers × 8 KV heads × 128 dims × 2 bytes."""
 DEFAULT_POOL_BYTES = 2 << 30
 MAX_MODEL_LEN = 8_192
 EOS = 0
@@ -41,58 +39,51 @@ WORDS = _LEXICON.split()
 VOCABULARY = 1 + len(WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """Seconds of a step: a fixed part, one a computed token, one a token of context that is attended to. The defaults
-    are of the order of an 8B model on one card."""
-
-    step_seconds: float = 0.012
-    prefill_seconds_per_token: float = 0.00008
-    decode_seconds_per_sequence: float = 0.0001
-    context_seconds_per_token: float = 2e-8
-
-    def seconds(self, plan: StepPlan) -> float:
-        spent = self.step_seconds
-        for entry in plan.scheduled:
-            per_token = self.decode_seconds_per_sequence if entry.count == 1 else self.prefill_seconds_per_token
-            spent += per_token * entry.count + self.context_seconds_per_token * (entry.start + entry.count)
-        return spent
-
-
 class SimulatedRunner:
-    """``spend`` is called with the seconds a step takes: sleep for real time, or move a virtual clock."""
+    """``spend`` is called with the seconds a step takes: sleep for real time, or move a virtual clock. The end token
+    of a request's i-th sample comes after ``answer_length`` tokens, unless max_tokens or ignore_eos say otherwise."""
 
-    def __init__(self, cost: CostModel, spend: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        cost: CostModel,
+        spend: Callable[[float], None] = time.sleep,
+        answer_length: Callable[[Request, int], int] | None = None,
+    ) -> None:
         self._cost = cost
         self._spend = spend
+        self._answer_length = answer_length or typical_length
 
     def run(self, plan: StepPlan) -> StepResult:
-        self._spend(self._cost.seconds(plan))
+        self._spend(self._seconds(plan))
         return StepResult([self._sample(entry) for entry in plan.scheduled], plan.num_tokens)
 
     def release(self, sequence: Sequence) -> None:
         """Nothing is kept of a sequence."""
+
+    def _seconds(self, plan: StepPlan) -> float:
+        prefill_tokens = sum(entry.count for entry in plan.scheduled if entry.count > 1)
+        context_tokens = sum(entry.start + entry.count for entry in plan.scheduled)
+        return self._cost.step_seconds(prefill_tokens, context_tokens)
 
     def _sample(self, entry: Scheduled) -> list[Sampled]:
         sequence = entry.sequence
         if entry.candidates:
             first = _hash(sequence, sequence.index)
             return [Sampled(1 + (first + i) % len(WORDS), -1.0 - i) for i in range(entry.candidates)]
-        return [Sampled(_next_token(sequence, sequence.index + i), -1.0) for i in range(entry.draws)]
+        return [Sampled(self._next_token(sequence, sequence.index + i), -1.0) for i in range(entry.draws)]
+
+    def _next_token(self, sequence: Sequence, index: int) -> int:
+        request = sequence.request
+        if not request.ignore_eos and sequence.generated >= self._answer_length(request, index):
+            return EOS
+        return 1 + _hash(sequence, index) % len(WORDS)
 
 
 def _hash(sequence: Sequence, index: int) -> int:
     return crc32(f"{sequence.request.id}/{index}/{len(sequence.tokens)}".encode("utf-8", "replace"))
 
 
-def _next_token(sequence: Sequence, index: int) -> int:
-    request = sequence.request
-    if not request.ignore_eos and sequence.generated >= _answer_length(request, index):
-        return EOS
-    return 1 + _hash(sequence, index) % len(WORDS)
-
-
-def _answer_length(request: Request, index: int) -> int:
+def typical_length(request: Request, index: int) -> int:
     """Tokens after which this sample says it is done: log-normal around a third of ``max_tokens``."""
     spread = Random(crc32(f"{request.id}/{index}".encode("utf-8", "replace"))).gauss(0.0, 0.7)
     return max(1, round(request.max_tokens / 3 * exp(spread)))
@@ -135,13 +126,13 @@ def _word(token: int) -> str:
 
 def build_simulated_engine(
     settings: EngineSettings,
-    cost: CostModel = CostModel(),
+    cost: CostModel = CARDS[DEFAULT_CARD],
     spend: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> Engine:
     """An engine for ``settings`` that needs no model, at Llama-3-8B's KV size."""
-    block_bytes = settings.block_size * KV_BYTES_PER_TOKEN
+    block_bytes = settings.block_size * LLAMA_3_8B_KV_BYTES_PER_TOKEN
     config = SchedulerConfig(
         num_blocks=settings.num_blocks or max(1, (settings.kv_memory or DEFAULT_POOL_BYTES) // block_bytes),
         block_size=settings.block_size,
@@ -163,7 +154,7 @@ def build_simulated_engine(
         block_size=config.block_size,
         num_blocks=config.num_blocks,
         swap_blocks=config.swap_blocks,
-        kv_bytes_per_token=KV_BYTES_PER_TOKEN,
+        kv_bytes_per_token=LLAMA_3_8B_KV_BYTES_PER_TOKEN,
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,

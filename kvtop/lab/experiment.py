@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvtop.engine.config import SchedulerConfig
+from kvtop.engine.cost import LLAMA_3_8B_KV_BYTES_PER_TOKEN
 
 Placement = Literal["counted", "first-fit"]
 Preempted = Literal["restart", "resume"]
 
-KV_BYTES_PER_TOKEN = 131_072
-"""Llama-3-8B in bf16: 2 (K, V) * 32 layers * 8 KV heads * 128 dims * 2 bytes."""
 POOL_BYTES = 52 * 10**9
-POOL_TOKENS = POOL_BYTES // KV_BYTES_PER_TOKEN
+POOL_TOKENS = POOL_BYTES // LLAMA_3_8B_KV_BYTES_PER_TOKEN
 REGION_BLOCK_SIZE = 16
 """Tokens a block of the regions that ``first-fit`` reserves: the live engine's default."""
 NO_LIMIT = 2**62

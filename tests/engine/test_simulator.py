@@ -3,8 +3,8 @@ from __future__ import annotations
 from kvtop.engine.control import Inject
 from kvtop.engine.events import Advanced, Completed, Event, Hit
 from kvtop.engine.requests import Request
-from kvtop.engine.simulator import WORDS, CostModel, WordCodec
-from tests.sources.traffic import VirtualClock, simulated_engine
+from kvtop.engine.simulator import WORDS, WordCodec
+from tests.sources.traffic import SLOW_CARD, VirtualClock, simulated_engine
 
 
 def run(*requests: Request, **settings: int) -> tuple[list[Event], VirtualClock]:
@@ -56,8 +56,7 @@ def test_equal_beginnings_share_cached_blocks() -> None:
 
 def test_time_passes_as_the_cost_model_says() -> None:
     _, clock = run(Request(id="req-1", prompt="one two three four", max_tokens=1, ignore_eos=True))
-    cost = CostModel()
-    expected = cost.step_seconds + 4 * (cost.prefill_seconds_per_token + cost.context_seconds_per_token)
+    expected = SLOW_CARD.step_seconds(prefill_tokens=4, context_tokens=4)
     assert abs(clock.now - 1_000.0 - expected) < 1e-9
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from kvtop.engine.config import POLICIES, VICTIM_RULES
 from kvtop.engine.control import Inject
+from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.engine import Engine
 from kvtop.engine.requests import Request
 from kvtop.engine.roster import Roster
-from kvtop.engine.simulator import CostModel, SimulatedRunner, WordCodec
+from kvtop.engine.simulator import SimulatedRunner, WordCodec
 from kvtop.lab.experiment import NO_LIMIT, REGION_BLOCK_SIZE, Experiment
 from kvtop.lab.trial import Trial
 from kvtop.lab.workload import Work
@@ -87,7 +88,7 @@ def test_lab_and_live_engine_give_the_same_block_tables_in_every_step(
         prefix_cache=False,
         max_preemptions=NO_LIMIT,
     )
-    runner = SimulatedRunner(CostModel(), lambda seconds: None)
+    runner = SimulatedRunner(CARDS[DEFAULT_CARD], lambda seconds: None)
     simulated = Engine(engine_info(fake.config), fake.config, runner, WordCodec())
     trial = Trial(experiment, [])
     for step in range(400):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.engine import Engine
 from kvtop.engine.process import Progress, serve
-from kvtop.engine.simulator import CostModel, build_simulated_engine
+from kvtop.engine.simulator import build_simulated_engine
 from kvtop.failure import Failure
 from kvtop.settings import EngineSettings
 
@@ -33,7 +34,7 @@ def build(how: str, settings: EngineSettings, report: Progress) -> Engine:
     )
     if how == "fails":
         spend = fail
-    return build_simulated_engine(settings, CostModel(), spend)
+    return build_simulated_engine(settings, CARDS[DEFAULT_CARD], spend)
 
 
 def fail(seconds: float) -> None:

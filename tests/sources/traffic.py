@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from kvtop.engine.control import Inject
+from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.engine import Engine
 from kvtop.engine.events import Batch
 from kvtop.engine.requests import Request
-from kvtop.engine.simulator import WORDS, CostModel, build_simulated_engine
+from kvtop.engine.simulator import WORDS, build_simulated_engine
 from kvtop.settings import EngineSettings
+
+SLOW_CARD = replace(CARDS[DEFAULT_CARD], overhead_seconds=0.01)
 
 
 class VirtualClock:
@@ -24,7 +28,7 @@ class VirtualClock:
 
 
 def simulated_engine(clock: VirtualClock, **settings: int) -> Engine:
-    return build_simulated_engine(EngineSettings(**settings), CostModel(), clock.spend, clock, clock)  # type: ignore[arg-type]
+    return build_simulated_engine(EngineSettings(**settings), SLOW_CARD, clock.spend, clock, clock)  # type: ignore[arg-type]
 
 
 def requests(count: int, seed: int = 1, longest: int = 80) -> list[Request]:
