@@ -31,7 +31,8 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks
+	@for script in $(filter-out benchmarks/gpu_check.py,$(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -27,6 +27,8 @@ COMMANDS = {
     "live": "watch a real model fill a paged KV pool, and throw traffic at it",
     "run": "run a workload file through the same engine without a screen",
     "model": "pull, list and locate models",
+    "replay": "play a recording: pause, step, wind to and fro",
+    "events": "print the events of a recording, one a line",
     "config": "show every setting, its value and where it came from",
 }
 
@@ -36,10 +38,6 @@ over the variable, the variable over the file. `kvtop COMMAND --help` explains a
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted
 """
-
-
-class UsageError(Exception):
-    """The flags were fine one by one but not together; ends with exit code 2."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,8 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = module.run(args)
         sys.stdout.flush()
         return code
-    except UsageError as error:
-        parser.error(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

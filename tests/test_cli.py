@@ -120,19 +120,6 @@ def test_what_a_command_raises_becomes_an_exit_code_and_a_harmless_line(
     assert capsys.readouterr().err == message
 
 
-def test_flags_that_do_not_go_together_are_wrong_usage(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(args: object) -> int:
-        raise cli.UsageError("a and b exclude each other")
-
-    monkeypatch.setattr(config, "run", refuse)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["config"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith("kvtop config: a and b exclude each other\n")
-
-
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     done = subprocess.run(
         f"{sys.executable} -m kvtop config --json | head -c 1", shell=True, capture_output=True, text=True, timeout=60

@@ -26,8 +26,7 @@ def stage_bar() -> Iterator[Report]:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
+        TaskProgressColumn(text_format_no_percentage=""),
         console=console,
         transient=True,
     )
@@ -40,15 +39,17 @@ def stage_bar() -> Iterator[Report]:
             if changed:
                 console.print(clean_line(detail), markup=False)
             return
-        if not bar.tasks:
-            bar.start()
-            bar.add_task("")
-        bar.update(bar.tasks[0].id, description=clean_line(detail), completed=done, total=total or None)
+        bar.start()
+        if changed:  # a new task, since a bar that has had a total can't lose it
+            for earlier in bar.task_ids:
+                bar.remove_task(earlier)
+            bar.add_task(clean_line(detail), total=total or None)
+        bar.update(bar.task_ids[0], completed=done, total=total or None)
 
     try:
         yield report
     finally:
-        if bar.tasks:
+        if bar.task_ids:
             bar.stop()
 
 

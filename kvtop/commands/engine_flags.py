@@ -37,7 +37,7 @@ def add_flag(group: argparse._ActionsContainer, setting: Setting) -> None:
     group.add_argument(
         setting.flag,
         dest=setting.name,
-        type=_typed(setting.parse),
+        type=typed(setting.parse),
         metavar=setting.metavar,
         default=argparse.SUPPRESS,
         help=text,
@@ -56,8 +56,8 @@ def say_warnings(settings: Settings) -> None:
         print(f"kvtop: warning: {clean_line(warning, limit=1000)}", file=sys.stderr)
 
 
-def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """``parse`` with its ValueError worded for argparse, which puts the flag's name before it."""
+def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """``parse`` for argparse's ``type``: its ValueError, in words that follow the flag's name."""
 
     def parse_flag(text: str) -> Any:
         try:
