@@ -1,4 +1,5 @@
-"""One line of plain words for every event, with the numbers it carries. The log prints these as they are.
+"""One line of plain words for every event, with the numbers it carries. The log prints these as they are (but none of
+a step's two per-token events, which it would drown in).
 
 A line starts with what happened and to whom; then come the reasons. It reads the event and, where the event says "see
 my cause", the cause; it never looks at the state of the pool, so a line stays true however late it is made.
@@ -194,6 +195,18 @@ def _requeued(event: e.Requeued, view: PoolView) -> str:
     return f"queue  {'; '.join(places)}"
 
 
+def _advanced(event: e.Advanced, view: PoolView) -> str:
+    again = f", {event.recomputed:,} of them again" if event.recomputed else ""
+    return f"compute  {count(sum(event.counts), 'token')} of {count(len(event.seqs), 'sequence')}{again}"
+
+
+def _step_timed(event: e.StepTimed, view: PoolView) -> str:
+    spent = (("schedule", event.schedule_s), ("run", event.run_s), ("update", event.update_s))
+    parts = ", ".join(f"{name} {1000 * seconds:.1f}" for name, seconds in spent)
+    total = 1000 * sum(seconds for _, seconds in spent)
+    return f"time  {total:.1f} ms: {parts}; {event.prefill_tokens:,} prefill and {event.decode_tokens:,} decode tokens"
+
+
 def _commanded(event: e.Commanded, view: PoolView) -> str:
     return f"operator  {clean_line(event.command.replace('_', ' '), 40)} {clean_line(event.detail)}".rstrip()
 
@@ -226,6 +239,8 @@ _TELLERS: dict[type, Callable[[Any, PoolView], str]] = {
     e.SwappedIn: _swapped_in,
     e.CacheCleared: _cache_cleared,
     e.Requeued: _requeued,
+    e.Advanced: _advanced,
+    e.StepTimed: _step_timed,
     e.Commanded: _commanded,
     e.Changed: _changed,
 }
