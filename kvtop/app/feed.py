@@ -14,8 +14,9 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from kvtop.app.breakpoints import Breakpoints
 from kvtop.app.past import Past
-from kvtop.engine.control import AnyCommand, BatchMessage, Reply, Status, TakeSnapshot
+from kvtop.engine.control import AnyCommand, BatchMessage, Pause, Reply, Status, TakeSnapshot
 from kvtop.sources.history import History
 from kvtop.sources.source import Source, ViewMessage
 from kvtop.view.pool_view import PoolView
@@ -41,6 +42,9 @@ class Feed:
         self.source = source
         self._history = history
         self._past: Past | None = None
+        self.breakpoints = Breakpoints()
+        self.stopped_by = ""
+        """Why the engine was paused from here, until somebody has been told."""
         self.live = PoolView()
         self.status = Status(state="loading", detail="starting the engine")
         self._clock = clock
@@ -77,6 +81,8 @@ class Feed:
         for message in messages:
             if isinstance(message, BatchMessage):
                 self.live.apply(message.batch)
+                if self.breakpoints.active:
+                    self._stop_at_breakpoint()
             elif isinstance(message, ViewMessage):
                 self.live = message.view
             elif isinstance(message, Status):
@@ -87,6 +93,12 @@ class Feed:
             self._heard_s = self._clock()
             self._fill_gap()
         return bool(messages)
+
+    def _stop_at_breakpoint(self) -> None:
+        came_true = self.breakpoints.check(self.live)
+        if came_true and not self.live.paused:
+            self.stopped_by = came_true
+            self.send(Pause())
 
     def _fill_gap(self) -> None:
         """A batch was missed: ask once for a snapshot, until one has come."""

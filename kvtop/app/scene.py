@@ -46,6 +46,8 @@ class Scene:
     """The decision path is wanted; None: while the engine is paused."""
     extras: frozenset[str] = frozenset()
     """Panels that were asked for: the selected sequence's block "table", its "text"."""
+    predict: bool = False
+    """A step's outcome stays hidden until somebody asks for it, so that a class can answer first."""
     until: str = "preempted"
     """The kind of event that ``>`` runs to."""
 

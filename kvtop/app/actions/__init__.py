@@ -11,11 +11,11 @@ from textual.binding import BindingType
 from kvtop.app.actions.action import Action
 from kvtop.app.actions.engine import ENGINE
 from kvtop.app.actions.grid import GRID
-from kvtop.app.actions.past import PAST
 from kvtop.app.actions.sequences import SEQUENCES
+from kvtop.app.actions.stepping import STEPPING
 from kvtop.app.actions.window import WINDOW
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (*ENGINE, *PAST, *SEQUENCES, *GRID, *WINDOW)}
+ACTIONS: dict[str, Action] = {action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *WINDOW)}
 
 
 def panel_bindings(panel: str) -> list[BindingType]:

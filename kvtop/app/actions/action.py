@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 KEY_NAMES = {
     "space": "space", "full_stop": ".", "greater_than_sign": ">", "comma": ",", "less_than_sign": "<",
     "question_mark": "?", "slash": "/", "plus": "+", "equals_sign": "=", "minus": "-", "tab": "↹",
-    "left_square_bracket": "[", "right_square_bracket": "]", "shift+tab": "⇧↹", "escape": "esc", "enter": "enter", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "left_square_bracket": "[", "right_square_bracket": "]",
+    "shift+tab": "⇧↹", "escape": "esc", "enter": "enter", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End",
 }  # fmt: skip
 """How keys are written on the screen, where that differs from Textual's name."""

@@ -1,5 +1,5 @@
-"""What is done to the engine: pause, step, requests in and out. Every function sends one command and changes nothing
-on the screen; what comes of it arrives as events."""
+"""What is done to the engine: requests in and out, settings, its cache, its restart. A function sends a command and
+changes nothing on the screen; what comes of it arrives as events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
 from kvtop.app.screens.ask import Ask
-from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.inject import InjectForm
 from kvtop.app.screens.settings import SettingsForm
 from kvtop.engine import control
@@ -15,54 +14,6 @@ from kvtop.view.sequence_view import SequenceView
 
 if TYPE_CHECKING:
     from kvtop.app.screens.live import LiveScreen
-
-MOST_STEPS = 100_000
-"""Where ``>`` gives up when the event it waits for never comes."""
-
-EVENT_KINDS = {
-    "preempted": "a sequence loses its blocks",
-    "shortage": "a sequence needs more blocks than are free",
-    "evicted": "cached blocks are given up",
-    "copied": "a shared block is copied before it is written",
-    "admitted": "a waiting sequence starts to run",
-    "resumed": "a preempted sequence runs again",
-    "hit": "a prompt finds its beginning in the prefix cache",
-    "waits": "the head of the queue cannot be admitted",
-    "finished": "a sequence ends",
-    "queued": "a request arrives",
-    "allocated": "a table grows",
-    "cached": "full blocks enter the prefix index",
-    "freed": "a sequence gives up its table",
-}
-
-
-def pause_or_resume(live: LiveScreen) -> None:
-    live.send(control.Resume() if live.scene.feed.live.paused else control.Pause())
-
-
-def step(live: LiveScreen) -> None:
-    if live.scene.feed.in_past:
-        live.scene.feed.go_forward()
-        live.redraw()
-    else:
-        live.send(control.Step(steps=1))
-
-
-def step_until(live: LiveScreen) -> None:
-    if live.scene.feed.in_past:
-        live.scene.feed.go_forward(live.scene.until)
-        live.redraw()
-    else:
-        live.send(control.Step(steps=MOST_STEPS, until=live.scene.until))
-
-
-def choose_event(live: LiveScreen) -> None:
-    def chosen(kind: str | None) -> None:
-        if kind is not None:
-            live.scene.until = kind
-            live.say(f"> now runs to the next event of the kind “{kind}”: {EVENT_KINDS[kind]}")
-
-    live.app.push_screen(Choose("run to the next …", EVENT_KINDS, live.scene.until), chosen)
 
 
 def inject(live: LiveScreen) -> None:
@@ -151,15 +102,10 @@ def selected(live: LiveScreen) -> SequenceView | None:
 
 
 ENGINE = (
-    Action("pause", "space", "Pause the engine between two steps; again: run on.", "engine", pause_or_resume, footer=1),
-    Action("step", "full_stop", "Run one step, then pause; in the past: one step forward.", "engine", step, footer=2),
-    Action("step_until", "greater_than_sign", "Run to the next event of the chosen kind, then pause.", "engine",
-           step_until, label="to event", footer=3),
-    Action("choose_event", "e", "Choose the kind of event that > runs to.", "engine", choose_event),
     Action("inject", "i", "Send requests: a prompt or a length, how many, how long.", "engine", inject, footer=4),
     Action("preempt", "p", "Take the selected sequence's blocks away; it goes on later.", "engine", preempt, footer=7),
     Action("abort", "a", "End the selected sequence's request.", "engine", abort, footer=8),
-    Action("more_urgent", "left_square_bracket", "A smaller priority number for the selected request: sooner.", "engine",
+    Action("more_urgent", "left_square_bracket", "A smaller priority number for the selected one: sooner.", "engine",
            lambda live: change_priority(live, -1)),
     Action("less_urgent", "right_square_bracket", "A larger one: later.", "engine",
            lambda live: change_priority(live, 1)),

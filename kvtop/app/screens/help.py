@@ -33,7 +33,14 @@ READING = {
         "any time. The dashed line is the watermark: admission stops there. ▲ marks a preemption."
     ),
 }
-GROUPS = {"engine": "The engine", "sequences": "Sequences", "grid": "The grid", "log": "The log", "view": "The screen"}
+GROUPS = {
+    "stepping": "Time",
+    "engine": "The engine",
+    "sequences": "Sequences",
+    "grid": "The grid",
+    "log": "The log",
+    "view": "The screen",
+}
 
 
 class Help(Dialog[None]):

@@ -91,6 +91,9 @@ class LiveScreen(Screen[None]):
 
     def tick(self, news: bool) -> None:
         """A frame is due: after news everything, and once more to let what flashed go out; else what shows time."""
+        if self.scene.feed.stopped_by:
+            self.say(f"breakpoint, {self.scene.feed.stopped_by}", "warning")
+            self.scene.feed.stopped_by = ""
         self._quiet_frames = 0 if news else self._quiet_frames + 1
         if self._quiet_frames < 2:
             self.redraw()

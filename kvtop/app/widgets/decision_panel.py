@@ -17,8 +17,15 @@ from kvtop.view.words import who
 class DecisionPanel(Framed):
     """Tells of the selected sequence when something was decided about it, else of the one that tells most."""
 
+    @property
+    def _hiding(self) -> bool:
+        """The engine has taken a step whose outcome is not to be seen yet."""
+        feed = self.scene.feed
+        return self.scene.predict and feed.frozen and not feed.in_past and feed.live.step > feed.view.step
+
     def _path(self) -> tuple[int | None, list[Turn]]:
-        view, selected = self.scene.view, self.scene.selected
+        view = self.scene.feed.live if self._hiding else self.scene.view
+        selected = self.scene.selected
         if selected is not None and (turns := decision_path(view, selected)):
             return selected, turns
         seq = sequence_in_question(view)
@@ -33,13 +40,22 @@ class DecisionPanel(Framed):
         return words
 
     def figures(self) -> Sequence[Span]:
-        return [(f"step {self.scene.view.step:,}", self.scene.palette.named.muted)] if self.scene.view.info else ()
+        if self.scene.view.info is None:
+            return ()
+        step = self.scene.feed.live.step if self._hiding else self.scene.view.step
+        return [(f"step {step:,}", self.scene.palette.named.muted)]
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         named = self.scene.palette.named
         _, turns = self._path()
         if not turns:
             return [((" nothing was decided in this step", named.muted),)]
+        if self._hiding:
+            asked = Turn(turns[0].question, None, turns[0].numbers, "")
+            return [
+                *self._turn(asked, 0, width),
+                ((" What will the scheduler do?  ", named.strong), ("u", named.accent), (" uncovers it", named.muted)),
+            ]
         lines: list[Line] = []
         for depth, turn in enumerate(turns):
             lines += self._turn(turn, depth, width)

@@ -68,6 +68,8 @@ class Headline(Painted):
         if feed.in_past:
             step = f"{view.step:,} of {feed.live.step:,}"
             spans += [(" in the past ", named.badge), ("  ", named.text)]
+        elif feed.frozen and self.scene.predict:
+            spans += [(" what comes next? ", named.badge), ("  ", named.text)]
         elif feed.frozen:
             spans += [(f" view frozen, engine at step {feed.live.step:,} ", named.badge), ("  ", named.text)]
         elif view.incomplete_since is not None:
