@@ -19,13 +19,14 @@ from typing import NoReturn
 
 from kvtop import __version__
 from kvtop.extra import PACKAGES, missing_words
-from kvtop.failure import Failure
+from kvtop.failure import Failure, WrongUsage
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 COMMANDS = {
     "live": "watch a real model fill a paged KV pool, and throw traffic at it",
     "run": "run a workload file through the same engine without a screen",
+    "sim": "the policy lab: the same scheduler without a model, rules side by side",
     "model": "pull, list and locate models",
     "replay": "play a recording: pause, step, wind to and fro",
     "events": "print the events of a recording, one a line",
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = module.run(args)
         sys.stdout.flush()
         return code
+    except WrongUsage as error:
+        parser.error(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""What went wrong in words: the exception whose message is the one line a person reads.
+"""What went wrong in words: the exceptions whose message is the one line a person reads.
 
 Raise it where the cause is known and something can be done; the command prints the line and ends with code 1 (with
 a traceback only under ``--debug``). Any other exception that reaches the command line is a fault of the program.
@@ -9,3 +9,7 @@ from __future__ import annotations
 
 class Failure(Exception):
     """The message says what was wrong, what was expected and what to do, in one line."""
+
+
+class WrongUsage(Failure):
+    """The flags were fine one by one but not together, or for this machine or file; ends with code 2."""

@@ -7,6 +7,7 @@ number of 1 or more"); the caller knows where the text came from and completes t
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 
 def integer(low: int, high: int | None = None) -> Callable[[str], int]:
@@ -23,6 +24,17 @@ def integer(low: int, high: int | None = None) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < inf:
+        raise ValueError("a number above 0")
+    return value
 
 
 def choice(*allowed: str) -> Callable[[str], str]:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from kvtop.engine.policies import newest
 from kvtop.engine.sequences import Sequence, Status
 from kvtop.engine.tables import blocks_for
-from kvtop.failure import Failure
+from kvtop.failure import WrongUsage
 from kvtop.lab.experiment import NO_LIMIT, Experiment
 from kvtop.lab.trial import Due, Trial
 from kvtop.lab.workload import Work
@@ -25,7 +25,7 @@ class PublishedTrial(Trial):
     """A Trial whose preempted requests go on asking.
 
     Raises:
-        Failure: a request would not fit even alone; the published program has no rule for it.
+        WrongUsage: a request would not fit even alone; the published program has no rule for it.
     """
 
     def __init__(self, experiment: Experiment, work: Seq[Work]) -> None:
@@ -33,14 +33,14 @@ class PublishedTrial(Trial):
             experiment = replace(experiment, max_model_len=NO_LIMIT)
         longest = max((lengths.prompt_tokens + lengths.output_tokens for lengths in work), default=0)
         if longest > experiment.max_model_len:
-            raise Failure(
+            raise WrongUsage(
                 f"the longest request has {longest:,} tokens, --max-model-len is {experiment.max_model_len:,}; the "
                 "published program has no rule for that: raise it, or leave --published out"
             )
         super().__init__(experiment, work)
         most = self._most_slots(work)
         if most > experiment.pool_tokens:
-            raise Failure(
+            raise WrongUsage(
                 f"the largest request needs {most:,} slots, --pool-tokens is {experiment.pool_tokens:,}; the published "
                 "program has no rule for that: raise it, or leave --published out"
             )

@@ -49,6 +49,8 @@ class Trace:
     held_slots: array[int] = field(default_factory=_column)
     losses: list[Loss] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    thrown_away_tokens: int = 0
+    """Generated tokens that were lost with a preemption, and generated again."""
     rejected: int = 0
     """Requests that could never run."""
     exhausted: int = 0

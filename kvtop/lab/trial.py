@@ -138,6 +138,7 @@ class Trial:
             return
         self.trace.losses.append(Loss(self.roster.step, sequence.seq, len(sequence.tokens), sequence.generated))
         if self.experiment.preempted == "restart":
+            self.trace.thrown_away_tokens += sequence.generated
             del sequence.tokens[sequence.prompt_len :]
 
     # --- time ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvtop.failure import Failure
+from kvtop.failure import WrongUsage
 from kvtop.lab.experiment import PUBLISHED_ROWS, Experiment
 from kvtop.lab.published import PublishedTrial
 from kvtop.lab.trace import row
@@ -93,5 +93,5 @@ def test_the_sound_rule_preempts_about_half_as_often_in_as_many_steps() -> None:
     ],
 )
 def test_what_the_published_program_has_no_rule_for_is_refused(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(Failure, match=words):
+    with pytest.raises(WrongUsage, match=words):
         run(PublishedTrial, Experiment(**change))
