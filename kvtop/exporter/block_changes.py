@@ -138,11 +138,6 @@ class BlockChanges:
             )
         )
 
-    def is_given_back(self, table: list[int]) -> bool:
-        """The server has released a table that was told as held."""
-        refs, ref_count = self._mirror.refs, self._reader.ref_count
-        return all(ref_count(block) < refs[block] for block in table)
-
     def clear_index(self) -> None:
         """The prefix index was emptied. A server does that between steps, and no block changes its place for it."""
         mirror, teller = self._mirror, self._teller

@@ -9,10 +9,12 @@ start.
 
 from __future__ import annotations
 
+from array import array
+
 from kvtop.engine.events import AnyEvent, EngineInfo
 from kvtop.exporter.block_changes import BlockChanges
 from kvtop.exporter.mirror import Mirror, MirroredRequest
-from kvtop.exporter.reader import PoolReader
+from kvtop.exporter.reader import PoolReader, RequestEnd
 from kvtop.exporter.request_changes import RequestChanges
 from kvtop.exporter.teller import OutOfStep, Teller
 
@@ -45,9 +47,8 @@ class Differ:
         self._attach()
         self.teller.take()
         self._index = reader.index
-        for block in range(reader.num_blocks):
-            mirror.refs[block] = reader.ref_count(block)
-            mirror.hashes[block] = reader.block_hash(block)
+        mirror.refs[:] = array("I", reader.ref_counts())
+        mirror.hashes[:] = array("Q", reader.block_hashes())
         mirror.put_last(list(reader.queue()))
         mirror.idle = mirror.refs.count(0)
         mirror.cached = sum(1 for refs, content in zip(mirror.refs, mirror.hashes, strict=True) if content and not refs)
@@ -80,6 +81,11 @@ class Differ:
         while request.indexed < len(request.table) and mirror.hashes[request.table[request.indexed]]:
             request.indexed += 1
         self._requests.running[request.request_id] = request
+
+    @property
+    def step_tokens(self) -> tuple[int, int]:
+        """Prefill and decode tokens that the last observation told."""
+        return self._requests.prefill_tokens, self._requests.decode_tokens
 
     def has_news(self) -> bool:
         """Whether an observation between two steps could tell anything, in O(1)."""
@@ -117,10 +123,15 @@ class Differ:
                 rows.append((request, tokens, computed))
             if held != len(request.table) or request.indexed < tokens // size:
                 grown.append((request, tokens, preemptions, held))
-        requests.advance(rows)
+        over: list[RequestEnd] = []
         if went_on != len(requests.running) or len(self.mirror.requests) != self._reader.num_alive:
-            self._part({request.request_id: preemptions for request, _, preemptions, _ in grown})
-        requests.see_off()
+            over = [self._reader.end(name) for name in self.mirror.requests if not self._reader.is_alive(name)]
+            rows += [(self.mirror.requests[end.request_id], end.tokens, end.computed) for end in over]
+        requests.advance(rows)
+        for end in over:
+            requests.end(end)
+        if went_on != len(requests.running):
+            self._preempt({request.request_id: preemptions for request, _, preemptions, _ in grown})
         for request, tokens, preemptions, held in grown:
             self._grow(request, tokens, preemptions, held)
         self._blocks.requeue()
@@ -128,13 +139,11 @@ class Differ:
             raise OutOfStep(f"{self._reader.num_idle:,} blocks are idle, {self.mirror.idle:,} were told")
         return self.teller.take()
 
-    def _part(self, arrivals: dict[str, int]) -> None:
-        """Requests that run no more: over, or preempted."""
-        alive = {request_id for request_id, *_ in self._reader.running()}
-        for request_id in [name for name in self.mirror.requests if not self._reader.is_alive(name)]:
-            self._requests.end(request_id)
+    def _preempt(self, arrivals: dict[str, int]) -> None:
+        """Requests that were told as running and do not run now, or run again: ``arrivals`` are the latter's counts."""
+        run = {request_id for request_id, *_ in self._reader.running()}
         for request_id, request in list(self._requests.running.items()):
-            if request_id not in alive or request.preemptions != arrivals.get(request_id, request.preemptions):
+            if request_id not in run or request.preemptions != arrivals.get(request_id, request.preemptions):
                 request.queued_step = self.step
                 self._requests.preempt(request)
 

@@ -15,7 +15,6 @@ import numpy as np
 from kvtop.engine.events import (
     Counters,
     EngineInfo,
-    FinishReason,
     SequenceState,
     SequenceStatus,
     Snapshot,
@@ -45,8 +44,6 @@ class MirroredRequest:
     cached_tokens: int = 0
     recomputed_tokens: int = 0
     admitted_order: int = 0
-    finish_reason: FinishReason = "stop"
-    """Once it is over."""
 
     def state(self) -> SequenceState:
         return SequenceState(
@@ -81,8 +78,6 @@ class Mirror:
         self.info = info
         self.counters = Counters()
         self.requests: dict[str, MirroredRequest] = {}
-        self.leaving: list[MirroredRequest] = []
-        """Requests that are over while the server still keeps their blocks."""
         self.refs = array("I", bytes(4 * count))
         self.hashes = array("Q", bytes(8 * count))
         self.owners = array("q", bytes(8 * count))
@@ -171,7 +166,7 @@ class Mirror:
             free=queue[~is_cached].tobytes(),
             cached=queue[is_cached].tobytes(),
             swap_free=b"",
-            sequences=[request.state() for request in [*self.requests.values(), *self.leaving]],
+            sequences=[request.state() for request in self.requests.values()],
             settings={},
             paused=False,
             last_event_id=last_event_id,

@@ -28,6 +28,7 @@ class RequestFacts(NamedTuple):
 class RequestEnd(NamedTuple):
     """How a request ended."""
 
+    request_id: str
     reason: FinishReason
     tokens: int
     computed: int
@@ -88,7 +89,13 @@ class PoolReader(Protocol):
         """Its block table from logical block ``start`` on; empty when it holds nothing."""
         ...
 
-    def ref_count(self, block: int) -> int: ...
+    def ref_counts(self) -> Iterable[int]:
+        """Of all blocks."""
+        ...
+
+    def block_hashes(self) -> Iterable[int]:
+        """Of all blocks."""
+        ...
 
     def block_hash(self, block: int) -> int:
         """Content hash; 0: not in the prefix index."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvtop.engine import events as e
 from kvtop.exporter.block_changes import BlockChanges
 from kvtop.exporter.mirror import Mirror, MirroredRequest
-from kvtop.exporter.reader import PoolReader
+from kvtop.exporter.reader import PoolReader, RequestEnd
 from kvtop.exporter.teller import Teller
 
 
@@ -14,6 +14,9 @@ class RequestChanges:
 
     def __init__(self, mirror: Mirror, reader: PoolReader, teller: Teller, blocks: BlockChanges) -> None:
         self.running: dict[str, MirroredRequest] = {}
+        self.prefill_tokens = 0
+        """Of those that the last Advanced told as computed."""
+        self.decode_tokens = 0
         self._mirror = mirror
         self._reader = reader
         self._teller = teller
@@ -93,6 +96,7 @@ class RequestChanges:
         counts: list[int] = []
         sampled: list[int] = []
         recomputed = 0
+        self.prefill_tokens = self.decode_tokens = 0
         for request, tokens, computed in rows:
             computed = min(computed, len(request.table) * size)
             count = max(0, computed - request.computed)
@@ -101,6 +105,10 @@ class RequestChanges:
                 again = max(0, min(computed, request.high_water) - request.computed)
                 request.recomputed_tokens += again
                 recomputed += again
+                if request.computed < max(request.prompt_tokens, request.high_water):
+                    self.prefill_tokens += count
+                else:
+                    self.decode_tokens += count
                 mirror.write(request, computed)
             if count or gained:
                 more = max(0, len(gained) - 1)
@@ -125,6 +133,7 @@ class RequestChanges:
 
     def preempt(self, request: MirroredRequest) -> None:
         """A running request lost its blocks."""
+        self._blocks.index_full(request)
         refs = self._mirror.refs
         self.running.pop(request.request_id, None)
         request.preemptions += 1
@@ -146,14 +155,12 @@ class RequestChanges:
         request.computed = request.indexed = 0
         self._blocks.free(request, preempted.id)
 
-    def end(self, request_id: str) -> None:
-        """A request is over; its blocks may come free later."""
+    def end(self, end: RequestEnd) -> None:
+        """A request is over, and its blocks are free."""
+        request_id = end.request_id
         request = self._mirror.requests.pop(request_id)
+        self._blocks.index_full(request)  # the last step may have filled one
         self.running.pop(request_id, None)
-        end = self._reader.end(request_id)
-        self.advance([(request, end.tokens, end.computed)])
-        request.status = "finished"
-        request.finish_reason = end.reason
         finished = e.Finished(
             id=self._teller.next_id(),
             seq=request.seq,
@@ -164,26 +171,19 @@ class RequestChanges:
         )
         self._teller.tell(finished)
         self._reader.forget(request_id)
-        self._mirror.leaving.append(request)
-
-    def see_off(self) -> None:
-        """Requests that are over and hold nothing any more."""
-        for request in list(self._mirror.leaving):
-            if not self._blocks.is_given_back(request.table):
-                continue
-            self._mirror.leaving.remove(request)
-            self._blocks.free(request, 0)
-            self._mirror.counters.completed += 1
-            self._teller.tell(
-                e.Completed(
-                    id=self._teller.next_id(),
-                    request_id=request.request_id,
-                    reasons=[request.finish_reason],
-                    prompt_tokens=request.prompt_tokens,
-                    cached_tokens=request.cached_tokens,
-                    generated=request.tokens - request.prompt_tokens,
-                    preemptions=request.preemptions,
-                    recomputed_tokens=request.recomputed_tokens,
-                    swapped_blocks=0,
-                )
+        self._blocks.free(request, finished.id)
+        self._mirror.counters.completed += 1
+        self._teller.tell(
+            e.Completed(
+                id=self._teller.next_id(),
+                cause=finished.id,
+                request_id=request_id,
+                reasons=[end.reason],
+                prompt_tokens=request.prompt_tokens,
+                cached_tokens=request.cached_tokens,
+                generated=request.tokens - request.prompt_tokens,
+                preemptions=request.preemptions,
+                recomputed_tokens=request.recomputed_tokens,
+                swapped_blocks=0,
             )
+        )

@@ -93,7 +93,7 @@ class TruthReader:
     def end(self, request_id: str) -> RequestEnd:
         """Every recorded request ended at its limit, with the token that the last update gave it."""
         tokens = self._known[request_id][4] + 1
-        return RequestEnd("length", tokens, tokens - 1, None)
+        return RequestEnd(request_id, "length", tokens, tokens - 1, None)
 
     def forget(self, request_id: str) -> None:
         del self._known[request_id], self._computed[request_id]
@@ -105,8 +105,11 @@ class TruthReader:
         tables = self._alive[request_id][7]
         return [block - 1 for block in tables[0][start:]] if tables else []
 
-    def ref_count(self, block: int) -> int:
-        return int(self._state["ref"][block + 1])
+    def ref_counts(self) -> Iterable[int]:
+        return list(self._state["ref"][1:])
+
+    def block_hashes(self) -> Iterable[int]:
+        return self._contents
 
     def block_hash(self, block: int) -> int:
         return self._contents[block]
