@@ -17,8 +17,10 @@ def state_of(row: SequenceView) -> str:
     return {"waiting": "waits", "swapped": "swapped", "finished": "ends"}[row.status]
 
 
-def waits_for(row: SequenceView) -> str:
-    """Why it does not run, in a few words with the numbers."""
+def waits_for(row: SequenceView, is_head: bool = False) -> str:
+    """Why it does not run, in a few words with the numbers. ``is_head``: nobody waits before it."""
+    if row.wait is None and row.status == "waiting":
+        return "its turn comes with the next step" if is_head else "behind others in the queue"
     if row.wait is None:
-        return "behind others in the queue" if row.status == "waiting" else ""
+        return ""
     return wait_words(row.wait)

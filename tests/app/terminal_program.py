@@ -1,4 +1,4 @@
-"""The dashboard on a simulated engine, for the terminal tests: ``terminal_program.py PID_FILE [fail]``."""
+"""The dashboard on a simulated engine, for the terminal tests: ``terminal_program.py PID_FILE [fail | hostile]``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kvtop.app.app import AppSettings
 from kvtop.app.run import run_app
+from kvtop.engine.control import Inject
+from kvtop.engine.requests import Request
 from kvtop.settings import EngineSettings
 from kvtop.sources.embedded import SIMULATOR_COMMAND, EmbeddedSource
 from kvtop.sources.source import Message
@@ -26,5 +28,9 @@ class Announced(EmbeddedSource):
         return messages
 
 
+HOSTILE = "a\x1b[2Jb\x1b]2;title\x07c\x1b]52;c;AAAA\x1b\\d\x9b31me\x00f\rg\u202eh\u200bi[/x][@click=app.quit]j"
+
 if __name__ == "__main__":
-    sys.exit(run_app(Announced(EngineSettings(num_blocks=64), SIMULATOR_COMMAND), AppSettings()))
+    request = Request(id=HOSTILE, prompt=f"traffic yet {HOSTILE}", max_tokens=500, ignore_eos=True)
+    settings = AppSettings(first_commands=(Inject(requests=[request]),) if sys.argv[2:] == ["hostile"] else ())
+    sys.exit(run_app(Announced(EngineSettings(num_blocks=64), SIMULATOR_COMMAND), settings))

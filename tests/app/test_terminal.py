@@ -161,6 +161,23 @@ def test_a_killed_engine_leaves_the_screen_with_what_happened(terminal: Terminal
     assert terminal.wait() == 0 and terminal.restored()
 
 
+def test_nothing_in_a_request_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "pid", "hostile")
+    try:
+        terminal.wait_for("␛[2Jb")
+        for key in ("\t", "j", "s", "b"):
+            terminal.press(key)
+        terminal.wait_for("block table of")
+        terminal.press("w")
+        terminal.read(0.5)
+        for acting in ("\x1b[2J", "\x1b]2;", "\x1b]52;", "\x9b", "\x00", "\u202e", "\u200b"):
+            assert acting not in terminal.output, repr(acting)
+        terminal.press("\x11")
+        assert terminal.wait() == 0 and terminal.restored()
+    finally:
+        terminal.close()
+
+
 def test_keys_typed_before_the_first_frame_are_not_lost(terminal: Terminal) -> None:
     terminal.press("q")
     assert terminal.wait(20) == 0

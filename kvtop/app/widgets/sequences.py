@@ -39,6 +39,8 @@ class Sequences(Framed, can_focus=True):
         super().__init__(scene, id)
         self.first_row = 0
         self._shown: list[SequenceView] = []
+        self._head = 0
+        """The waiting sequence that is first in the queue, as far as priorities and ages tell."""
 
     # --- which rows -----------------------------------------------------------------------------------------------
 
@@ -112,6 +114,8 @@ class Sequences(Framed, can_focus=True):
         pinned = self._first_waiting(shown)
         if pinned is not None:
             shown -= 1
+        waiting = [row for row in rows if row.status == "waiting"]
+        self._head = min(waiting, key=lambda row: (row.priority, row.seq)).seq if waiting else 0
         most = max(len(row.table) for row in rows) or 1
         columns = Columns.for_width(width, max(len(row.name) for row in rows))
         lines = [columns.heading(self.scene, width)]
@@ -145,7 +149,7 @@ class Sequences(Framed, can_focus=True):
             (fit(state, 12), style),
         ]
         if not held and row.status != "running":
-            reason = waits_for(row)
+            reason = waits_for(row, row.seq == self._head)
             return (*spans, (fit(reason, max(0, width - columns.before_reason)), named.muted))
         spans += [
             (f"{row.tokens:>6,} ", named.text),
