@@ -1,7 +1,8 @@
 """Run one kernel on one small problem and say how wrong it is. Made for the interpreter, which only subprocesses use.
 
-The kernels come as an argument, so that a planted fault can stand in for the real one. Pools lie inside larger buffers
-of NaN: a kernel that strays writes or reads there, where it is seen, and not in somebody else's memory.
+The kernels come as an argument, so that a planted fault can stand in for the real one. What a kernel reads or writes
+lies inside larger buffers of NaN (of block 0, for tables): one that strays does so there, where it is seen and breaks
+nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +42,19 @@ def guarded(*shape: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tens
     return buffer[2 * size : 3 * size].view(shape), buffer
 
 
+def fenced(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in the middle of a buffer of NaN."""
+    return guarded(*tensor.shape, dtype=tensor.dtype)[0].copy_(tensor)
+
+
+def fenced_tables(tables: torch.Tensor) -> torch.Tensor:
+    """The same block tables with rows and columns of zeros around them."""
+    rows, columns = tables.shape
+    room = torch.zeros(rows + 2, columns + 8, dtype=tables.dtype)
+    room[1:-1, 4:-4] = tables
+    return room[1:-1, 4:-4]
+
+
 def pools(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
     """K and V with different strides, filled in the used slots, NaN elsewhere."""
     case = problem.case
@@ -65,10 +79,10 @@ def decode_error(modules: TritonModules, case: Case, spare_items: int) -> float:
         workspace = modules.splits.SplitWorkspace(values, stats, spare_items)
     batch = problem.batch
     out = modules.decode.decode_attention(
-        problem.query,
+        fenced(problem.query),
         key_pool,
         value_pool,
-        batch.block_tables,
+        fenced_tables(batch.block_tables),
         batch.context_lens,
         problem.rule,
         out=guarded(seqs, heads, case.value_dim, dtype=case.dtype)[0],
@@ -86,10 +100,10 @@ def padding_row_error(modules: TritonModules, case: Case, spare_items: int) -> f
     context_lens = problem.batch.context_lens.clone()
     context_lens[1] = 0
     out = modules.decode.decode_attention(
-        problem.query,
+        fenced(problem.query),
         key_pool,
         value_pool,
-        problem.batch.block_tables,
+        fenced_tables(problem.batch.block_tables),
         context_lens,
         problem.rule,
         workspace=modules.splits.SplitWorkspace(values, stats, spare_items),
@@ -106,10 +120,10 @@ def prefill_error(modules: TritonModules, case: Case) -> float:
     tokens, heads, _ = problem.query.shape
     batch = problem.batch
     out = modules.prefill.prefill_attention(
-        problem.query,
+        fenced(problem.query),
         key_pool,
         value_pool,
-        batch.block_tables,
+        fenced_tables(batch.block_tables),
         batch.query_starts,
         batch.context_lens,
         problem.rule,
@@ -128,8 +142,8 @@ def store_error(modules: TritonModules, case: Case) -> float:
     slots = problem.slots.clone()
     slots[::5] = -1
     # As a model hands them over: heads before tokens, so that neither is a plain run of memory.
-    key = problem.keys.transpose(0, 1).contiguous().transpose(0, 1)
-    modules.store.store_kv(key, problem.values, key_pool, value_pool, slots)
+    key = fenced(problem.keys.transpose(0, 1)).transpose(0, 1)
+    modules.store.store_kv(key, fenced(problem.values), key_pool, value_pool, slots)
     stored_keys, stored_values = key_buffer.clone(), value_buffer.clone()
     key_buffer.fill_(NAN)
     value_buffer.fill_(NAN)
