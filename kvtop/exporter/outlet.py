@@ -20,6 +20,8 @@ from kvtop.exporter.wire import TOPIC, Speaker, encode_batch, encode_speaker
 MAX_WAITING = 256
 """Batches."""
 POLL_SECONDS = 0.02
+HEARTBEAT_SECONDS = 1.0
+"""After so much silence a word without a batch is sent."""
 SNAPSHOT_SECONDS = 0.2
 """The least time between two whole states."""
 
@@ -42,6 +44,7 @@ class Outlet:
         self._closing = False
         self._wants_whole = False
         self._whole_s = 0.0
+        self._sent_s = 0.0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.XPUB)
         try:
@@ -88,6 +91,8 @@ class Outlet:
                 self._send(batch)
             if whole is not None:
                 self._send(whole)
+            if time.monotonic() - self._sent_s >= HEARTBEAT_SECONDS:
+                self._speak(b"")
         self._context.destroy(linger=0)
 
     def _wait(self) -> bool:
@@ -118,5 +123,9 @@ class Outlet:
         return whole
 
     def _send(self, batch: Batch) -> None:
+        self._speak(encode_batch(batch))
+
+    def _speak(self, payload: bytes) -> None:
+        self._sent_s = time.monotonic()
         speaker = msgspec.structs.replace(self._speaker, dropped=self.dropped)
-        self._socket.send_multipart([TOPIC, encode_speaker(speaker), encode_batch(batch)])
+        self._socket.send_multipart([TOPIC, encode_speaker(speaker), payload])

@@ -1,7 +1,8 @@
 """What the exporter puts on its socket: a topic, who speaks, and one batch; all MessagePack.
 
 Whoever subscribes, or subscribes again, is sent the whole state as a batch with a snapshot; what follows are
-differences with rising numbers. A number that is missing is asked for by subscribing again.
+differences with rising numbers. A number that is missing is asked for by subscribing again. While there is nothing to
+tell, an empty payload a second says that the server lives.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kvtop.engine.control import AnyCommand, AnyMessage, BatchMessage, Quit, Status
+from kvtop.engine.control import AnyCommand, BatchMessage, Quit, Status
 from kvtop.engine.events import Batch
 from kvtop.engine.wire import decode_message, encode, receive_frame, send_frame
 from kvtop.settings import EngineSettings
@@ -38,12 +38,12 @@ class MessageBuffer:
     """Messages that wait for ``poll``: batches up to a bound, everything else always."""
 
     def __init__(self) -> None:
-        self._messages: deque[tuple[AnyMessage, int]] = deque()
+        self._messages: deque[tuple[Message, int]] = deque()
         self._batches = 0
         self._batch_bytes = 0
         self._lock = threading.Lock()
 
-    def put(self, message: AnyMessage, size: int) -> None:
+    def put(self, message: Message, size: int) -> None:
         """Add a message of ``size`` bytes. When batches find no room, those that wait are dropped: the reader needs a
         snapshot in any case, and the newest is the one worth having."""
         with self._lock:
@@ -55,7 +55,7 @@ class MessageBuffer:
                 self._batch_bytes += size
             self._messages.append((message, size))
 
-    def take(self, most: int) -> list[AnyMessage]:
+    def take(self, most: int) -> list[Message]:
         with self._lock:
             taken = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
             for message, size in taken:
@@ -186,7 +186,7 @@ class EmbeddedSource:
         self._engine = EngineProcess(self._command, self._settings, self._on_batch)
 
     def poll(self, max_messages: int = 1000) -> list[Message]:
-        return list(self._engine.messages.take(max_messages)) if self._engine else []
+        return self._engine.messages.take(max_messages) if self._engine else []
 
     def send(self, command: AnyCommand) -> None:
         try:
