@@ -16,7 +16,7 @@ from kvtop.engine.requests import Request
 from tests.engine.fake_runner import beam_oracle, oracle
 from tests.engine.harness import Harness
 
-RUNS = int(os.environ.get("KVTOP_TEST_RUNS", "250"))
+RUNS = int(os.environ.get("ORACLE_RUNS", "250"))
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
