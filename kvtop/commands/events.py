@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from kvtop.commands.engine_flags import typed
+from kvtop.commands.record_output import say_cut
 from kvtop.engine.events import AnyEvent, Batch
 from kvtop.parsing import integer
 from kvtop.view.event_filter import EventFilter
@@ -69,16 +69,6 @@ def run(args: argparse.Namespace) -> int:
         for line in lines:
             print(line)
     return 0
-
-
-def say_cut(recording: Recording) -> None:
-    """On stderr: the file does not end where it was to end."""
-    lost = recording.lost_bytes
-    print(
-        f"kvtop: {recording.path} is cut off or damaged at its end: the last {lost:,} bytes are of no use, everything "
-        f"up to step {recording.timeline.steps[1]:,} is there",
-        file=sys.stderr,
-    )
 
 
 def _as_json(recording: Recording, wanted: EventFilter) -> Iterator[str]:

@@ -4,26 +4,47 @@
   kvtop live --num-blocks 64                   a small pool, that soon runs out
   kvtop live --traffic load.json --paused      a workload waits at the first step: . steps, space runs on
   kvtop live --model ./my-model --device cuda  any Hugging Face decoder
+  kvtop live --sim                             at once, without a model: the real scheduler on made-up words
+  kvtop live --record load.kvrec               everything that happens, for kvtop replay
+  kvtop live --traffic load.json --once        no screen: one frame as text when all requests have ended
 
 Press i to send requests, ? for help, q to quit. The engine runs in a process of its own, which ends with the screen.
+
+Without a screen (--once, --json) the frame is printed when the engine is ready; with --traffic, when every request has
+ended or --steps N steps were computed, whichever comes first. Ends with 0 when a frame was printed, 1 when the engine
+failed, 2 for flags that do not go together.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvtop.commands.engine_flags import add_engine_flags, add_flag, settings_from
-from kvtop.engine.control import AnyCommand, Inject, Pause
+from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_warnings, settings_from, typed
+from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_engine, wants_frame
+from kvtop.commands.record_output import add_record_flags, recording_of
+from kvtop.engine.control import AnyCommand, Inject, Pause, Step
+from kvtop.engine.events import Batch
+from kvtop.engine.requests import Request
 from kvtop.engine.workload import read_workload
 from kvtop.extra import require
-from kvtop.failure import Failure
-from kvtop.models.resolve import kind_of_model
-from kvtop.settings import SETTINGS
+from kvtop.failure import Failure, WrongUsage
+from kvtop.parsing import integer
+from kvtop.settings import SETTINGS, Settings
+
+if TYPE_CHECKING:
+    from kvtop.sources.embedded import EmbeddedSource
+    from kvtop.view.pool_view import PoolView
+
+_OF_A_MODEL = ("model", "device", "dtype", "model_dir", "model_source")
+"""Settings that a simulated engine has no use for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sim", action="store_true", help="no model: words and step times are made up")
     screen = parser.add_argument_group("screen")
     screen.add_argument(
         "--traffic", metavar="FILE", type=Path, help="send the requests of a workload file at the start"
@@ -32,34 +53,94 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for setting in SETTINGS:
         if setting.section == "screen":
             add_flag(screen, setting)
+    frame = add_frame_flags(parser)
+    frame.add_argument(
+        "--steps", metavar="N", type=typed(integer(1)), help="with --traffic: print after N steps at the latest"
+    )
+    add_record_flags(parser)
     add_engine_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    first: list[AnyCommand] = [Pause()] if args.paused else []
-    if args.traffic:
-        first.append(Inject(requests=read_workload(args.traffic)))
+    _refuse_what_does_not_go_together(args)
+    traffic = read_workload(args.traffic) if args.traffic else []
     settings = settings_from(args)
-    require("kvtop live", "torch", "transformers")
-    kind_of_model(settings["model"])
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("kvtop live draws on a terminal, and there is none here; kvtop run works without one")
+    if not args.sim:
+        from kvtop.models.resolve import kind_of_model
 
+        require("kvtop live", "torch", "transformers")
+        kind_of_model(settings["model"])
+    if wants_frame(args):
+        return _print_one_frame(args, settings, traffic)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("kvtop live draws on a terminal, and there is none here; --once prints one frame without")
+    return _show(args, settings, traffic)
+
+
+def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
+    given = [setting.flag for setting in SETTINGS if setting.name in _OF_A_MODEL and hasattr(args, setting.name)]
+    if args.sim and given:
+        raise WrongUsage(f"--sim runs no model; leave out {given[0]}")
+    if args.steps is not None and not (wants_frame(args) and args.traffic):
+        raise WrongUsage("--steps says when to print a frame; it needs --traffic, and --once or --json")
+    if args.paused and wants_frame(args):
+        raise WrongUsage("--paused waits for somebody to go on; with --once or --json use --steps N")
+
+
+def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) -> int:
     from kvtop.app.app import AppSettings
     from kvtop.app.run import run_app
-    from kvtop.sources.embedded import EmbeddedSource
     from kvtop.sources.history import History
     from kvtop.sources.recorder import Recorder
 
+    first: list[AnyCommand] = [Pause()] if args.paused else []
+    if traffic:
+        first.append(Inject(requests=traffic))
     history = History()
-    return run_app(
-        EmbeddedSource(settings.engine, on_batch=Recorder([history]).add),
-        AppSettings(
-            theme=settings["theme"],
-            themes_folder=settings.config_path.parent / "themes",
-            pictures_folder=Path.cwd(),
-            first_commands=tuple(first),
-            history=history,
-            warnings=settings.warnings,
-        ),
-    )
+    recorder = Recorder([history])
+    with recording_of(args, recorder):
+        return run_app(
+            _engine_source(args, settings, recorder.add),
+            AppSettings(
+                theme=settings["theme"],
+                themes_folder=settings.config_path.parent / "themes",
+                pictures_folder=Path.cwd(),
+                first_commands=tuple(first),
+                history=history,
+                warnings=settings.warnings,
+            ),
+        )
+
+
+def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list[Request]) -> int:
+    from kvtop.commands.bars import stage_bar
+    from kvtop.sources.recorder import Recorder
+    from kvtop.sources.watch import watch_until
+
+    say_warnings(settings)
+    commands: list[AnyCommand] = [Inject(requests=traffic)] if traffic else []
+    if args.steps is not None:
+        commands = [Pause(), *commands, Step(steps=args.steps)]
+
+    def done(view: PoolView) -> bool:
+        ended = view.counters.completed + view.counters.rejected
+        return ended >= len(traffic) or (args.steps is not None and view.counters.steps >= args.steps)
+
+    recorder = Recorder([])
+    with recording_of(args, recorder):
+        source = _engine_source(args, settings, recorder.add if args.record else None)
+        try:
+            with stage_bar() as report:
+                view = watch_until(source, commands, done, report)
+        finally:
+            source.close()
+    print_frame(view, state_of_engine(view), as_json=args.json)
+    return 0
+
+
+def _engine_source(
+    args: argparse.Namespace, settings: Settings, on_batch: Callable[[Batch], None] | None
+) -> EmbeddedSource:
+    from kvtop.sources.embedded import ENGINE_COMMAND, SIMULATOR_COMMAND, EmbeddedSource
+
+    return EmbeddedSource(settings.engine, SIMULATOR_COMMAND if args.sim else ENGINE_COMMAND, on_batch)

@@ -36,7 +36,8 @@ draw stop start next last first old new long short full empty small large near f
 under the a of to in on by for and or not is was has will can may then when where while until after before
 """
 WORDS = _LEXICON.split()
-VOCABULARY = 1 + len(WORDS)
+VOCABULARY = 128_256
+"""Llama 3's, so that a workload of token ids runs here too."""
 
 
 class SimulatedRunner:

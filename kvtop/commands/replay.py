@@ -1,0 +1,94 @@
+"""Play a recording on the dashboard: pause, step, wind to and fro; what it shows at a step is always the same.
+
+  kvtop replay load.kvrec                     from the beginning, at the pace at which it was recorded
+  kvtop replay load.kvrec --speed 4           four times as fast
+  kvtop replay load.kvrec --step 1284         paused at the end of that step: , steps back and . forward
+  kvtop replay load.kvrec --step 1284 --once  no screen: that moment as plain text; --json for programs
+
+Without a screen and without --step, the end of the recording is printed. A file that was cut off is shown up to the
+cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from, typed
+from kvtop.commands.frame_output import add_frame_flags, print_frame, wants_frame
+from kvtop.commands.record_output import say_cut
+from kvtop.failure import Failure, WrongUsage
+from kvtop.parsing import integer
+from kvtop.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from kvtop.sources.recording import Recording
+
+FASTEST = 1_000.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", metavar="FILE", type=Path, help="a recording (kvtop live --record FILE)")
+    parser.add_argument("--step", metavar="N", type=typed(integer(0)), help="the moment after this step")
+    parser.add_argument("--speed", metavar="X", type=typed(_speed), default=1.0, help="times as fast (default: 1)")
+    add_frame_flags(parser)
+    screen = parser.add_argument_group("screen")
+    for setting in SETTINGS:
+        if setting.section == "screen":
+            add_flag(screen, setting)
+
+
+def run(args: argparse.Namespace) -> int:
+    from kvtop.sources.recording import Recording
+
+    settings = settings_from(args)
+    with Recording(args.recording) as recording:
+        _check_step(recording, args.step)
+        if recording.lost_bytes:
+            say_cut(recording)
+        if wants_frame(args):
+            say_warnings(settings)
+            _print_moment(recording, args.step, as_json=args.json)
+            return 0
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise Failure("kvtop replay draws on a terminal, and there is none here; --once prints one frame without")
+
+        from kvtop.app.app import AppSettings
+        from kvtop.app.run import run_app
+        from kvtop.sources.replay import ReplaySource
+
+        return run_app(
+            ReplaySource(recording, speed=args.speed, start_step=args.step),
+            AppSettings(
+                theme=settings["theme"],
+                themes_folder=settings.config_path.parent / "themes",
+                pictures_folder=Path.cwd(),
+                warnings=settings.warnings,
+            ),
+        )
+
+
+def _check_step(recording: Recording, step: int | None) -> None:
+    first, last = recording.timeline.steps
+    if step is not None and not first <= step <= last:
+        raise WrongUsage(f"--step is {step}, {recording.path} has the steps {first:,} to {last:,}")
+
+
+def _print_moment(recording: Recording, step: int | None, *, as_json: bool) -> None:
+    timeline = recording.timeline
+    last = timeline.steps[1]
+    view = timeline.view_at(timeline.end if step is None else timeline.position_after_step(step))
+    print_frame(view, f"recorded up to step {last:,}", as_json=as_json)
+
+
+def _speed(text: str) -> float:
+    expected = f"a number above 0, up to {FASTEST:g}"
+    try:
+        speed = float(text)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not 0 < speed <= FASTEST:
+        raise ValueError(expected)
+    return speed

@@ -1,0 +1,90 @@
+"""One frame as text and as data."""
+
+from __future__ import annotations
+
+import json
+
+from kvtop.engine.control import Inject
+from kvtop.engine.requests import Request
+from kvtop.view.json_frame import frame_as_json
+from kvtop.view.plain_frame import plain_frame
+from kvtop.view.pool_view import PoolView
+from tests.sources.traffic import VirtualClock, batches, simulated_engine
+from tests.view.watched_engine import WatchedEngine, request
+
+
+def watched(count: int = 150) -> PoolView:
+    view = PoolView()
+    for batch in batches(count):
+        view.apply(batch)
+    return view
+
+
+def test_the_text_says_the_same_counts_as_the_view_and_one_sign_a_block() -> None:
+    view = watched()
+    lines = plain_frame(view, view.wall_s, "running").splitlines()
+    assert f"active       {view.blocks.active} (" in "\n".join(lines)
+    (signs,) = (line.split()[1] for line in lines if line.startswith(" 0  "))
+    assert (signs.count("."), signs.count(":")) == (view.blocks.free, view.blocks.cached)
+    assert len(signs) == view.blocks.num_blocks
+    for sequence in view.with_status("running"):
+        (row,) = (line for line in lines if line[1:].split()[:1] == [sequence.name])
+        assert all(signs[block] in (row[0], signs[sequence.table[0]]) for block in sequence.table[-1:])
+
+
+def test_a_large_pool_is_shown_in_groups_and_that_is_said() -> None:
+    engine = simulated_engine(VirtualClock(), num_blocks=100_000)
+    view = PoolView()
+    batch = engine.step()
+    assert batch is not None
+    view.apply(batch)
+    text = plain_frame(view, view.wall_s, "idle")
+    assert "25 blocks a sign, the owner of most" in text
+    assert len(text.splitlines()) < 100
+
+
+def test_swap_space_and_missing_news_have_lines_of_their_own() -> None:
+    engine = WatchedEngine(num_blocks=4, block_size=4, swap_blocks=4, preempt="swap")
+    engine.add(request("a", 6, max_tokens=10), request("b", 6, max_tokens=10))
+    engine.run_until("swapped_out")
+    text = plain_frame(engine.view, 0.0, "running")
+    taken = engine.view.swap.active
+    assert taken > 0 and f"swap         {taken} of 4 blocks taken" in text
+    engine.view.incomplete_since = 17
+    assert "incomplete since event 17" in plain_frame(engine.view, 0.0, "running")
+
+
+def test_hostile_text_is_shown_and_not_felt_in_the_text_and_escaped_in_json() -> None:
+    engine = simulated_engine(VirtualClock(), num_blocks=32)
+    hostile = "x\x1b]52;c;aGk=\x07\x9b2J\u202e[/red]"
+    engine.apply(Inject(requests=[Request(id=hostile, prompt=hostile, max_tokens=4)]))
+    view = PoolView()
+    batch = engine.step()
+    assert batch is not None
+    view.apply(batch)
+    text = plain_frame(view, view.wall_s, "idle\x1b[2J")
+    assert "[/red]" in text
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text)
+    data = frame_as_json(view, view.wall_s, "idle")
+    assert json.loads(json.dumps(data)) and data["sequences"][0]["request_id"] == hostile
+
+
+def test_before_the_first_news_there_is_a_line_and_no_figure() -> None:
+    assert plain_frame(PoolView(), 0.0, "loading") == "kvtop: loading, nothing is known yet"
+    data = frame_as_json(PoolView(), 0.0, "loading")
+    assert (data["engine"], data["pool"], data["wall_s"]) == (None, None, None)
+    assert set(data["figures"].values()) == {None}
+
+
+def test_json_tells_every_block_by_tables_and_cached_runs() -> None:
+    view = watched()
+    data = frame_as_json(view, view.wall_s, "running")
+    held = {
+        block
+        for sequence in data["sequences"]
+        for first, count in sequence["table_runs"]
+        for block in range(first, first + count)
+    }
+    cached = sum(count for _, count in data["pool"]["cached_runs"])
+    assert len(held) == data["pool"]["active"] and cached == data["pool"]["cached"]
+    assert len(held) + cached + data["pool"]["free"] == data["pool"]["num_blocks"]
