@@ -6,6 +6,7 @@ A single row, or a single core, runs in this process.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -67,7 +68,11 @@ def run_one(
         ValueError: a value is outside its range.
     """
     kind = PublishedTrial if published else Trial
-    trace = kind(experiment, sample(experiment)).run(report)
+    gc.disable()  # nothing here makes cycles, and to look for them means walking over millions of prompt tokens
+    try:
+        trace = kind(experiment, sample(experiment)).run(report)
+    finally:
+        gc.enable()
     priced = price(trace, pricing.cost, pricing.charge_recompute) if pricing else None
     return Outcome(experiment, row(experiment, trace), priced, trace.rejected, trace.exhausted)
 
