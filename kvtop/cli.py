@@ -27,6 +27,7 @@ COMMANDS = {
     "live": "watch a real model fill a paged KV pool, and throw traffic at it",
     "run": "run a workload file through the same engine without a screen",
     "sim": "the policy lab: the same scheduler without a model, rules side by side",
+    "attach": "watch vLLM and SGLang servers: metrics, KV events, true block tables",
     "model": "pull, list and locate models",
     "replay": "play a recording: pause, step, wind to and fro",
     "events": "print the events of a recording, one a line",

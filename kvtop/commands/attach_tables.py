@@ -1,0 +1,111 @@
+"""A fleet as it is printed: JSON for programs, a table for people. What is not known is null, and – in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvtop.attach.histogram import Histogram, Quantile
+from kvtop.view.fleet import LATENCIES, LENGTHS, FleetRow, FleetTotal
+from kvtop.view.fleet_findings import Finding
+from kvtop.view.words import UNKNOWN, duration
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+def fleet_as_json(
+    rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[Finding], at_s: float
+) -> dict[str, Any]:
+    """One look at a fleet. Times in seconds, shares from 0 to 1, rates over ``span_s``."""
+    return {
+        "at": at_s,
+        "ranks": [_as_json(row) | {"is_stale": row.is_stale} for row in rows],
+        "total": _as_json(total),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _as_json(subject: FleetRow | FleetTotal) -> dict[str, Any]:
+    shown = {name: value for name, value in asdict(subject).items() if name != "histograms"}
+    latencies = {f"{name}_s": _quantiles(subject.histograms.get(name)) for name in LATENCIES}
+    lengths = {f"{name}_tokens": _quantiles(subject.histograms.get(name)) for name in LENGTHS}
+    return shown | latencies | lengths
+
+
+def _quantiles(histogram: Histogram | None) -> dict[str, Any] | None:
+    """Quantiles over the window; those in ``beyond`` lie beyond the server's last bucket, so they are at least that."""
+    if histogram is None:
+        return None
+    found = {f"p{round(100 * share)}": histogram.quantile(share) for share in QUANTILES}
+    return {
+        "count": histogram.count,
+        **{name: quantile.value if quantile else None for name, quantile in found.items()},
+        "beyond": [name for name, quantile in found.items() if quantile and quantile.beyond],
+    }
+
+
+def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[Finding]) -> None:
+    """The table, to stdout, and the findings below it."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("server", no_wrap=True, overflow="ellipsis", min_width=8)
+    for title in ("rank", "state", "usage", "run", "wait", "preempt/min", "hit", "in/s", "out/s"):
+        table.add_column(title, no_wrap=True, justify="left" if title == "state" else "right")
+    table.add_column("ttft p50 p95", no_wrap=True, justify="right")
+    table.add_column("token p50 p95", no_wrap=True, justify="right")
+    for row in rows:
+        dim = "dim" if row.is_stale else ""
+        table.add_row(Text(row.server), Text(row.rank), _state(row), *_figures(row), style=dim)
+    if len(rows) > 1:
+        table.add_row(f"{total.ranks} ranks", "", "", *_figures(total), style="bold")
+    console.print(table)
+    if len(rows) > 1:
+        left = f"; {total.left_out} stale or silent, left out" if total.left_out else ""
+        console.print(
+            Text(f"requests, tokens and preemptions are summed, usage is {total.usage_how}{left}"), style="dim"
+        )
+    for finding in findings:
+        console.print(Text(f"• {finding.headline}: {finding.evidence}. {finding.advice}."))
+
+
+def _state(row: FleetRow) -> str:
+    if row.missing:
+        return f"gone {duration(row.age_s)}"
+    return (
+        row.state if row.state in ("live", "connecting") or row.age_s is None else f"{row.state} {duration(row.age_s)}"
+    )
+
+
+def _figures(subject: FleetRow | FleetTotal) -> list[str]:
+    return [
+        _share(subject.usage),
+        _number(subject.running),
+        _number(subject.waiting),
+        _number(subject.preemptions_per_min, 1),
+        _share(subject.hit_rate),
+        _number(subject.prompt_tokens_per_s),
+        _number(subject.generated_tokens_per_s),
+        f"{_time(subject.quantile('ttft', 0.5))} {_time(subject.quantile('ttft', 0.95))}",
+        f"{_time(subject.quantile('inter_token', 0.5))} {_time(subject.quantile('inter_token', 0.95))}",
+    ]
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def _time(quantile: Quantile | None) -> str:
+    if quantile is None:
+        return UNKNOWN
+    value = quantile.value
+    shown = f"{1000 * value:.0f}ms" if value < 1 else f"{value:.1f}s"
+    return f">{shown}" if quantile.beyond else shown
