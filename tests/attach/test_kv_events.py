@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kvtop.attach.kv_events import AllBlocksCleared, BadBatch, BlockRemoved, BlockStored, KvDecoder
-from kvtop.attach.kv_sources import KvSource, NoSources, reachable, sglang_sources, silence_hint, vllm_sources
+from kvtop.attach.kv_sources import KvSource, NoSources, reachable, silence_hint, vllm_sources
 from kvtop.attach.kv_stream import KvStream, Ordered, Restarted, Step
 from kvtop.attach.kv_watch import KvWatch
 from kvtop.attach.server import Scrape, ServerWatch
@@ -398,15 +398,6 @@ def test_events_that_are_off_are_said_with_what_to_do(answer: dict[str, Any]) ->
 def test_an_answer_that_is_no_table_of_ranks_is_refused(answer: Any) -> None:
     with pytest.raises(NoSources):
         vllm_sources(answer, HERE)
-
-
-def test_sglang_names_a_host_a_port_and_a_number_of_ranks() -> None:
-    """Made by hand after sglang/srt/runtime_context.py of 0.5.23; no recording of a real server."""
-    answer = {
-        "kv_events": {"publisher": "zmq", "endpoint_host": "*", "endpoint_port_base": 5557, "dp_size": 2, "topic": ""}
-    }
-    sources = sglang_sources(answer, parse_target("gpu-1:30000"))
-    assert [(source.rank, source.endpoint) for source in sources] == [(0, "tcp://gpu-1:5557"), (1, "tcp://gpu-1:5558")]
 
 
 def test_row_12_silence_while_tokens_rise_names_the_likely_causes() -> None:
