@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme as TextualTheme
 
 from kvtop.app.actions import ACTIONS
 from kvtop.app.actions.action import key_words
 from kvtop.app.feed import Feed
+from kvtop.app.link import MeasuredDriver
 from kvtop.app.pace import Pace
 from kvtop.app.palette import Palette
 from kvtop.app.scene import Scene
@@ -87,14 +89,17 @@ class KvtopApp(App[None]):
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""
         self._news = self.feed.poll() or self._news
-        if self._pace.due(time.monotonic(), self._backlog()):
+        waiting = 0
+        if isinstance(self._driver, MeasuredDriver):
+            waiting, self.scene.frame_bytes = self._driver.link.waiting, self._driver.link.frame_bytes
+        if self._pace.due(time.monotonic(), waiting):
             self.live.tick(self._news)
             self._news = False
 
-    def _backlog(self) -> int:
-        """Frames that wait to be written; 0 where the driver has no writer thread."""
-        queue = getattr(getattr(self._driver, "_writer_thread", None), "_queue", None)
-        return queue.qsize() if queue is not None else 0
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, with the link measured where that is the terminal of this process."""
+        chosen = super().get_driver_class()
+        return MeasuredDriver if chosen.__name__ == "LinuxDriver" else chosen
 
     def use_theme(self, name: str) -> None:
         self.theme = f"kvtop-{name}"

@@ -2,7 +2,7 @@
 
 Textual hands frames to a writer thread and blocks its loop once thirty of them wait, so on a slow link a fixed rate
 makes keys lag by seconds. Here a frame is drawn only when the writer has caught up, the interval doubles while it has
-not, and it recovers slowly. It looks at a queue length and a clock, nothing else.
+not, and it recovers slowly. It looks at a backlog and a clock, nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Pace:
         self._calm = 0
 
     def due(self, now_s: float, backlog: int) -> bool:
-        """Whether to draw now; ``backlog`` is how many frames still wait to be written."""
+        """Whether to draw now; ``backlog`` is how much still waits to be written."""
         if now_s < self._next_s:
             return False
         if backlog:

@@ -29,6 +29,8 @@ class Scene:
     terminal: Terminal
     clock: Callable[[], float] = time.time
     """Wall time in seconds, for the clock and for ages."""
+    frame_bytes: int | None = None
+    """How much one frame may write; None: no limit."""
     cursor: int | None = None
     """The block under the cursor."""
     selected: int | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvtop.app.app import AppSettings
 from kvtop.app.run import run_app
-from kvtop.engine.control import Inject
+from kvtop.engine.control import Inject, Pause
 from kvtop.engine.requests import Request
 from kvtop.settings import EngineSettings
 from kvtop.sources.embedded import SIMULATOR_COMMAND, EmbeddedSource
@@ -32,5 +32,5 @@ HOSTILE = "a\x1b[2Jb\x1b]2;title\x07c\x1b]52;c;AAAA\x1b\\d\x9b31me\x00f\rg\u202e
 
 if __name__ == "__main__":
     request = Request(id=HOSTILE, prompt=f"traffic yet {HOSTILE}", max_tokens=500, ignore_eos=True)
-    settings = AppSettings(first_commands=(Inject(requests=[request]),) if sys.argv[2:] == ["hostile"] else ())
+    settings = AppSettings(first_commands=(Pause(), Inject(requests=[request])) if sys.argv[2:] == ["hostile"] else ())
     sys.exit(run_app(Announced(EngineSettings(num_blocks=64), SIMULATOR_COMMAND), settings))

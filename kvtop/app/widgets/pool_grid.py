@@ -28,6 +28,9 @@ from kvtop.app.widgets.painted import Framed
 from kvtop.app.widgets.state_card import card_for
 from kvtop.view.colours import Depth
 
+CELL_BYTES = 42
+"""What a run of equal cells costs on the wire, colours included."""
+
 
 class PoolGrid(Framed, can_focus=True):
     """``shape`` is how the pool lies on the screen now; None while there is no pool."""
@@ -52,10 +55,14 @@ class PoolGrid(Framed, can_focus=True):
         self._card: tuple[Line, ...] = ()
         self._looks: tuple[object, ...] = ()
         self._drawn_step = -1
+        self._behind = False
+        """Rows wait for a later frame."""
+        self._next_row = 0
+        """Where to go on when a frame could not hold all changed rows."""
 
     @property
     def moves_with_time(self) -> bool:
-        return self.scene.feed.live.info is None
+        return self.scene.feed.live.info is None or self._behind
 
     # --- words in the frame ---------------------------------------------------------------------------------------
 
@@ -157,7 +164,7 @@ class PoolGrid(Framed, can_focus=True):
             self._strips = [Strip.blank(self.size.width, self.blank)] * self.size.height
             self._edges = ((), ())
         else:
-            changed = np.flatnonzero((codes != self._codes).any(axis=1)).tolist()
+            changed = self._affordable(codes, np.flatnonzero((codes != self._codes).any(axis=1)).tolist())
         self._looks, self._codes, self._card, self._drawn_size = looks, codes, card, self.size
         self._draw(edges, changed, width, height)
         self._drawn_step = view.step
@@ -172,6 +179,28 @@ class PoolGrid(Framed, can_focus=True):
         marks = Marks(scene.cursor, self._lit(), numbered="table" in scene.extras, changed_since=since)
         codes = self._pool_codes.update(view, marks, shape.per_cell, scene.mode)
         return rows_of(codes, shape, self.first_row, max(1, height // shape.cell_height))
+
+    def _affordable(self, codes: Codes, changed: list[int]) -> list[int]:
+        """The changed rows that fit into a frame on a slow link: the cursor's, then those that waited longest. The
+        others keep their old codes, and their turn comes with the next frames."""
+        limit = self.scene.frame_bytes
+        self._behind = False
+        if limit is None or not changed:
+            return changed
+        shape, cursor = self.shape, self.scene.cursor
+        here = shape.row_of(cursor) - self.first_row if shape is not None and cursor is not None else -1
+        order = sorted(changed, key=lambda row: (row != here, (row - self._next_row) % len(codes)))
+        kept: list[int] = []
+        for row in order:
+            limit -= CELL_BYTES * int((codes[row, 1:] != codes[row, :-1]).sum() + 1)
+            if kept and limit < 0:
+                break
+            kept.append(row)
+        self._behind = len(kept) < len(changed)
+        self._next_row = (kept[-1] + 1) % len(codes)
+        for row in set(changed) - set(kept):
+            codes[row] = self._codes[row]
+        return sorted(kept)
 
     def _lit(self) -> np.ndarray | None:
         """Blocks of the selected sequence, when it holds any."""

@@ -1,0 +1,73 @@
+"""The link to the terminal, measured: how much waits to be written, and how fast it goes.
+
+Textual hands its output to a writer thread and sees only how many writes are queued, not the one that is stuck. Here
+the thread writes in small pieces and counts them, so that frames can be kept small and rare on a slow link, and a
+key's answer never stands behind a long queue.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import IO, Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+PIECE = 2_048
+"""Characters written at a time."""
+SLOW_BYTES_PER_SECOND = 2_000_000
+"""A link quicker than this needs no care."""
+FRAME_SECONDS = 0.04
+"""How long a frame may take on a slow link."""
+
+
+class Link:
+    """Stands in for the terminal's file; the writer thread is the only one that writes."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.submitted = 0
+        """Characters handed to the writer thread."""
+        self.written = 0
+        self.bytes_per_second: float | None = None
+        """Over the last writes that took their time; None: none did yet."""
+
+    @property
+    def waiting(self) -> int:
+        """Characters that are not on the way yet."""
+        return self.submitted - self.written
+
+    @property
+    def frame_bytes(self) -> int | None:
+        """How large a frame may be; None: as large as it likes."""
+        speed = self.bytes_per_second
+        return None if speed is None or speed > SLOW_BYTES_PER_SECOND else max(4_000, int(speed * FRAME_SECONDS))
+
+    def write(self, text: str) -> int:
+        started = time.monotonic()
+        for start in range(0, len(text), PIECE):
+            piece = text[start : start + PIECE]
+            self._file.write(piece)
+            self._file.flush()
+            self.written += len(piece)
+        if len(text) >= PIECE:
+            speed = len(text) / max(1e-6, time.monotonic() - started)
+            before = self.bytes_per_second
+            self.bytes_per_second = speed if before is None else 0.7 * before + 0.3 * min(speed, 4 * before)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class MeasuredDriver(LinuxDriver):
+    """Textual's driver for Linux and macOS, with its output going through a Link."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        assert self._file is not None, "there is no standard error to draw on"
+        self.link = Link(self._file)
+        self._file = self.link  # type: ignore[assignment]
+
+    def write(self, data: str) -> None:
+        self.link.submitted += len(data)
+        super().write(data)
