@@ -21,7 +21,7 @@ def to_first_block(live: LiveScreen) -> None:
     row = live.scene.view.sequences.get(live.scene.selected or 0)
     if row is not None and row.table:
         live.point_at(row.table[0])
-        live.grid.focus()
+        live.set_focus(live.grid)
 
 
 def toggle_panel(live: LiveScreen, panel: str) -> None:

@@ -85,7 +85,7 @@ class LiveScreen(Screen[None]):
         yield Input(placeholder="show only sequences with …", id="filter", compact=True)
 
     def on_mount(self) -> None:
-        self.grid.focus()
+        self.set_focus(self.grid)
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class LiveScreen(Screen[None]):
         """Give the keys to the next panel in sight that takes them."""
         ids = [name for name in self._panels.in_sight() if self._panels.get_child_by_id(name).can_focus]
         at = ids.index(self.focused_panel) if self.focused_panel in ids else -direction
-        self._panels.get_child_by_id(ids[(at + direction) % len(ids)]).focus()
+        self.set_focus(self._panels.get_child_by_id(ids[(at + direction) % len(ids)]))  # at once: keys may follow fast
 
     # --- the filter -----------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class LiveScreen(Screen[None]):
         field = self.query_one("#filter", Input)
         field.value = self.scene.filter
         field.add_class("open")
-        field.focus()
+        self.set_focus(field)
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
@@ -198,7 +198,7 @@ class LiveScreen(Screen[None]):
     @on(Input.Submitted, "#filter")
     def _filter_kept(self, event: Input.Submitted) -> None:
         event.input.remove_class("open")
-        self.sequences.focus()
+        self.set_focus(self.sequences)
         self.redraw()
 
     # --- words and files ------------------------------------------------------------------------------------------
