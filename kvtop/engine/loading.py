@@ -8,7 +8,7 @@ screen is already up. Importing this module imports torch and transformers (seco
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from kvtop.engine import compatibility, hook
 from kvtop.engine.detokenizer import TextCodec
+from kvtop.engine.forward_choice import fastest_forward
 from kvtop.engine.kv_cache import KVCache, LayerShape, kv_bytes_per_token
 from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes, free_bytes
 from kvtop.engine.runner import Forward, HookedForward, ModelRunner
@@ -128,9 +129,7 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
         dtype=model.dtype,
         device=device,
     )
-    trial = parts.new_cache(compatibility.check_blocks(settings.block_size), settings.block_size)
-    compatibility.check_logits(model, parts.forward, trial, texts, expected)
-    del trial
+    parts = _with_fastest_forward(parts, model, settings.block_size, texts, expected)
     report(_STAGES[3], 3, len(_STAGES))
     pool = choose_pool_size(settings, kv_bytes_per_token(parts.layers, model.dtype), free_bytes(device), on_cuda)
     swap_blocks = choose_swap_blocks(settings, pool, on_cuda)
@@ -149,6 +148,18 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
         swap_blocks=swap_blocks,
         parts=parts,
     )
+
+
+def _with_fastest_forward(
+    parts: ModelParts, model: Any, block_size: int, texts: list[list[int]], expected: list[torch.Tensor]
+) -> ModelParts:
+    """``parts`` with a forward that gives ``expected`` for ``texts`` on a small cache that ends with this call."""
+    trial = parts.new_cache(compatibility.check_blocks(block_size), block_size)
+
+    def check(forward: Forward) -> None:
+        compatibility.check_logits(model, forward, trial, texts, expected)
+
+    return replace(parts, forward=fastest_forward(model, parts.forward, check))
 
 
 def choose_device(wanted: str) -> torch.device:

@@ -2,7 +2,7 @@
 
 One idea: every sequence owns a row of one persistent table that mirrors its block table; a row is rewritten only
 when the block table differs from what was mirrored, so a decode step costs a comparison a sequence and no Python
-loop over tokens. Sequences that compute one token come first. The arrays are valid until the next step.
+loop over tokens. Sequences that compute one token come first, short contexts before long ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StepTables:
     def lay_out(self, plan: StepPlan) -> StepInputs:
         """The arrays of ``plan``, which schedules at least one token."""
         scheduled = plan.scheduled
-        entries = sorted(range(len(scheduled)), key=lambda index: scheduled[index].count > 1)
+        entries = sorted(range(len(scheduled)), key=lambda index: (scheduled[index].count > 1, scheduled[index].start))
         ordered = [scheduled[index] for index in entries]
         rows = np.array([self._row(entry.sequence) for entry in ordered])
         starts = np.array([entry.start for entry in ordered])

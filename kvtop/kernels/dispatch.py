@@ -64,4 +64,8 @@ def _attend_by_reference(batch: PagedBatch, query: torch.Tensor, pool: LayerPool
 
 def choose(device: torch.device) -> Kernels:
     """The kernels for a device."""
+    if device.type == "cpu":
+        from kvtop.kernels.cpu import CpuKernels
+
+        return CpuKernels()
     return ReferenceKernels()

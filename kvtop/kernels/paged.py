@@ -2,7 +2,7 @@
 
 One idea: the new tokens of all sequences lie one after the other (no padding); ``query_starts`` says where each
 sequence's begin, ``block_tables`` where its context lies. Sequences that compute one token (decodes) come first, so
-a kernel may treat them as a batch of equal rows. Nothing here computes.
+a kernel may treat them as a batch of equal rows; the runner sorts them by context. Nothing here computes.
 
     tokens        a │ b │ c c c c │ d d d         query_starts [0, 1, 2, 6, 9], num_decodes 2
     context_lens  17, 40, 4, 19                   d: 3 new tokens at positions 16, 17, 18
