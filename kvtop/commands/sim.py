@@ -5,6 +5,7 @@
   kvtop sim --policy paged --block-size 1,16,256
   kvtop sim --watermark 0,0.01,0.05             every combination of the values given is a row
   kvtop sim --charge-recompute --card h200      what preemptions cost: seconds, goodput, stalls
+  kvtop sim --from load.kvrec --watermark 5%    what a recording, or a workload file, would have been like
 
 4,000 requests wait at the start (Llama-3-8B, 52 * 10^9 bytes of KV); each step, running requests take what their next
 token needs, the newest are preempted where blocks are short, and the queue is admitted in its order. See
@@ -20,10 +21,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from kvtop.commands.bars import count_bar
 from kvtop.commands.engine_flags import typed
+from kvtop.engine.config import PREEMPT_MODES
 from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.failure import WrongUsage
 from kvtop.lab.combinations import DEFAULTS, POLICIES, SETTINGS, combinations, varying
@@ -55,6 +58,11 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "max_tokens": (integer(1), "N", "longest answer"),
 }
 _RULE_OF_PUBLISHED = ("placement", "watermark", "victim", "preempted")
+_OF_WHAT_IF = ("policy", "block_size", "watermark", "victim", "pool_tokens", "max_num_seqs", "max_model_len")
+_WHAT_IF_PARSERS: dict[str, tuple[Callable[[str], Any], str, str]] = {
+    "max_num_batched_tokens": (integer(1), "N", "tokens a step, at most"),
+    "preempt": (choice(*PREEMPT_MODES), "HOW", "recompute, or swap to the recorded swap space"),
+}
 _COST_FLAGS: dict[str, tuple[Callable[[str], float], str, str]] = {
     "weights_bytes": (size, "SIZE", "what a step reads of the model"),
     "kv_bytes_per_token": (size, "SIZE", "KV of a token over all layers"),
@@ -78,19 +86,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parse, metavar, text = _PARSERS[name]
         values = DEFAULTS.get(name, (getattr(standard, name),))
         shown = "" if values == (None,) else f" (default: {'all' if name == 'policy' else _listed(values)})"
-        flag = "--" + name.replace("_", "-")
-        experiment.add_argument(flag, type=_several(parse), metavar=f"{metavar}[,…]", help=text + shown)
+        experiment.add_argument(_flag(name), type=_several(parse), metavar=f"{metavar}[,…]", help=text + shown)
+    what_if = parser.add_argument_group("what if", f"with {', '.join(map(_flag, _OF_WHAT_IF))}: other settings for it")
+    what_if.add_argument("--from", dest="source", metavar="FILE", type=Path, help="a recording, or a workload (.json)")
+    for name, (parse, metavar, text) in _WHAT_IF_PARSERS.items():
+        what_if.add_argument(_flag(name), type=_several(parse), metavar=f"{metavar}[,…]", help=text)
     cost = parser.add_argument_group("cost model", "any of these adds what the schedule costs; none changes it")
     cost.add_argument(
         "--charge-recompute", action="store_true", help="computing lost KV again takes time, and stalls everybody"
     )
     cost.add_argument("--card", choices=tuple(CARDS), help=f"Llama-3-8B on this card (default: {DEFAULT_CARD})")
     for name, (parse, metavar, text) in _COST_FLAGS.items():
-        cost.add_argument("--" + name.replace("_", "-"), type=typed(parse), metavar=metavar, help=text)
+        cost.add_argument(_flag(name), type=typed(parse), metavar=metavar, help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    given = {name: value for name in (*SETTINGS, *_WHAT_IF_PARSERS) if (value := getattr(args, name)) is not None}
+    if args.source is not None:
+        return _run_what_if(args, given)
+    for name in _WHAT_IF_PARSERS:
+        if name in given:
+            raise WrongUsage(f"{_flag(name)} goes with --from FILE")
     if args.published:
         _refuse_other_rules(given)
     experiments = combinations(given)
@@ -110,8 +126,35 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def _listed(values: tuple[Any, ...]) -> str:
     return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _run_what_if(args: argparse.Namespace, given: dict[str, Any]) -> int:
+    from kvtop.commands.sim_what_if import print_what_if, what_if_rows
+
+    foreign = [name for name in given if name not in _OF_WHAT_IF and name not in _WHAT_IF_PARSERS]
+    foreign += ["published"] if args.published else []
+    foreign += ["charge_recompute"] if args.charge_recompute else []
+    foreign += [name for name in ("card", *_COST_FLAGS) if getattr(args, name) is not None]
+    if foreign:
+        raise WrongUsage(f"{_flag(foreign[0])} does not go with --from: it belongs to the lab's own workload")
+    listed = what_if_rows(args.source, given)
+    if args.json:
+        print(json.dumps(listed, indent=1))
+    elif args.csv:
+        _print_csv([{**row, "changed": _changes_in_words(row["changed"])} for row in listed])
+    else:
+        print_what_if(listed)
+    return 0
+
+
+def _changes_in_words(changes: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in changes.items())
 
 
 def _several(parse: Callable[[str], Any]) -> Callable[[str], list[Any]]:
@@ -122,8 +165,7 @@ def _several(parse: Callable[[str], Any]) -> Callable[[str], list[Any]]:
 def _refuse_other_rules(given: dict[str, Any]) -> None:
     for name in _RULE_OF_PUBLISHED:
         if name in given:
-            flag = "--" + name.replace("_", "-")
-            raise WrongUsage(f"--published is one fixed rule; leave {flag} out, or leave --published out")
+            raise WrongUsage(f"--published is one fixed rule; leave {_flag(name)} out, or leave --published out")
 
 
 def _refuse_impossible(experiment: Experiment) -> None:
@@ -139,7 +181,7 @@ def _pricing(args: argparse.Namespace) -> Pricing | None:
         return None
     for name, value in changes.items():
         if not value > 0:
-            raise WrongUsage(f"--{name.replace('_', '-')} is {value:g}, expected above 0")
+            raise WrongUsage(f"{_flag(name)} is {value:g}, expected above 0")
     return Pricing(replace(CARDS[args.card or DEFAULT_CARD], **changes), args.charge_recompute)
 
 

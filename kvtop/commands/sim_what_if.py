@@ -1,0 +1,119 @@
+"""kvtop sim --from: the traffic of a recording or a workload file, under other settings.
+
+A recording gives three kinds of rows: what was recorded, the same simulated (how far the simulation can be trusted),
+and what would have been. A workload file gives only the last.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kvtop.commands.bars import count_bar
+from kvtop.commands.record_output import say_cut
+from kvtop.engine.cost import CARDS, DEFAULT_CARD
+from kvtop.engine.events import EngineInfo
+from kvtop.engine.workload import read_workload
+from kvtop.failure import WrongUsage
+from kvtop.lab.meter import Meter
+from kvtop.lab.traffic import Traffic, TrafficReader
+from kvtop.lab.what_if import WORKLOAD_INFO, changed, simulate
+from kvtop.view.pool_view import PoolView
+
+Row = dict[str, Any]
+
+
+def what_if_rows(source: Path, values: Mapping[str, Sequence[Any]]) -> list[Row]:
+    """``source`` as it was, and under every combination of ``values`` (lists, by setting).
+
+    Raises:
+        Failure: it cannot be read, or holds no request.
+        WrongUsage: a combination is impossible.
+    """
+    if source.suffix == ".json":
+        traffic, rows = Traffic(read_workload(source), {}), list[Row]()
+    else:
+        traffic, rows = _read_recording(source)
+    if traffic.left_out:
+        print(f"kvtop: warning: {traffic.left_out:,} rejected requests are left out", file=sys.stderr)
+    info = traffic.info or WORKLOAD_INFO
+    tries = list(_tries(info, values, with_unchanged=traffic.info is not None))
+    total = len(traffic.requests)
+    with count_bar(len(tries) * total, "requests") as update:
+        for number, (changes, new) in enumerate(tries):
+
+            def report(ended: int, before: int = number * total) -> None:
+                update(before + ended, "")
+
+            figures = simulate(traffic, new, CARDS[DEFAULT_CARD], report)
+            rows.append({"run": "what if" if changes else "simulated", "changed": changes, **figures})
+    return rows
+
+
+def _read_recording(source: Path) -> tuple[Traffic, list[Row]]:
+    from kvtop.sources.recording import Recording
+
+    with Recording(source) as recording:
+        if recording.lost_bytes:
+            say_cut(recording)
+        timeline = recording.timeline
+        view = timeline.view_at(timeline.first)
+        reader, meter = TrafficReader(view), Meter(view)
+        for batch in timeline.batches(timeline.first):
+            if batch.number <= meter.view.number:  # another engine begins
+                meter = Meter(PoolView())
+            meter.take(batch)
+            reader.hear(batch, meter.view)
+    return reader.traffic(), [{"run": "recorded", "changed": {}, **meter.figures()}]
+
+
+def _tries(
+    info: EngineInfo, values: Mapping[str, Sequence[Any]], with_unchanged: bool
+) -> Iterator[tuple[dict[str, Any], EngineInfo]]:
+    if with_unchanged and values:
+        yield {}, changed(info, {})
+    for chosen in product(*values.values()):
+        changes = dict(zip(values, chosen, strict=True))
+        try:
+            yield changes, changed(info, changes)
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
+
+
+_COLUMNS = (
+    ("mean\nrunning", "mean_running", ".1f", False),
+    ("held\nin use", "kv_utilization", ".1%", False),
+    ("steps", "steps", ",", True),
+    ("preempted", "preemptions", ",", False),
+    ("recomputed\ntokens", "recomputed_tokens", ",", True),
+    ("prefix hit\ntokens", "prefix_hit_tokens", ",", True),
+    ("wait p95\nsteps", "wait_p95_steps", ",", False),
+    ("stall p95\nsteps", "stall_p95_steps", ",", False),
+)
+"""Title, figure, its format, and whether only a wide terminal shows it."""
+_WIDE = 100
+
+
+def print_what_if(rows: Sequence[Row]) -> None:
+    """The rows as a table, to stdout."""
+    console = Console(highlight=False)
+    columns = [column for column in _COLUMNS if console.width >= _WIDE or not column[3]]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run")
+    for title, *_ in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        shown = ("–" if row[name] is None else format(row[name], form) for _, name, form, _ in columns)
+        table.add_row(_label(row), *shown)
+    console.print(table)
+
+
+def _label(row: Row) -> str:
+    changes = (f"{name.replace('_', ' ')} {value}" for name, value in row["changed"].items())
+    return ", ".join([row["run"], *changes])
