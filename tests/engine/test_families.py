@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from kvtop.engine import compatibility, hook
+from kvtop.engine import compatibility, flat_decoder, hook
 from kvtop.engine.kv_cache import KVCache
-from kvtop.engine.runner import HookedForward
+from kvtop.engine.packing import pack_linears
+from kvtop.engine.runner import Forward, HookedForward
 from kvtop.engine.step_inputs import StepTables
 from kvtop.failure import Failure
+from kvtop.kernels.cpu import CpuKernels
+from kvtop.kernels.dispatch import Kernels, ReferenceKernels
 from tests.engine.plan_maker import PlanMaker
 from tests.engine.tiny_models import REFUSED, SERVED, VOCABULARY, install_hook, layer_places, make_cache, make_model
 
@@ -20,7 +25,7 @@ PIECES = ((7, 5, 31), (13, 1, 0), (1, 1, 0), (18, 15, 0), (1, 1, 0))
 
 
 def relative_errors(
-    forward: HookedForward, cache: KVCache, texts: list[list[int]], expected: list[torch.Tensor]
+    forward: Forward, cache: KVCache, texts: list[list[int]], expected: list[torch.Tensor]
 ) -> torch.Tensor:
     """For every position of every text: the error of its logits relative to their size."""
     maker = PlanMaker(cache.num_blocks, cache.block_size, seed=11)
@@ -48,19 +53,68 @@ def relative_errors(
     return torch.cat(errors)
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 16])
+def some_texts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randint(VOCABULARY, (length,), generator=generator).tolist() for length in TEXT_LENS]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "block_size"),
+    [(ReferenceKernels(), 4), (CpuKernels(), 1), (CpuKernels(), 16)],
+    ids=["reference-4", "cpu-1", "cpu-16"],
+)
 @pytest.mark.parametrize("family", SERVED)
 def test_logits_equal_the_plain_model_through_chunks_mixed_batches_and_scattered_poisoned_blocks(
-    family: str, block_size: int
+    family: str, kernels: Kernels, block_size: int
 ) -> None:
     model = make_model(SERVED[family]())
-    generator = torch.Generator().manual_seed(5)
-    texts = [torch.randint(VOCABULARY, (length,), generator=generator).tolist() for length in TEXT_LENS]
+    texts = some_texts()
     expected = compatibility.plain_logits(model, texts)
     layers = install_hook(model)
-    cache = make_cache(layers, num_blocks=sum(TEXT_LENS), block_size=block_size)
+    cache = make_cache(layers, num_blocks=sum(TEXT_LENS), block_size=block_size, kernels=kernels)
     errors = relative_errors(HookedForward(model, layer_places(layers)), cache, texts, expected)
     assert float(errors.max()) < 1e-5
+
+
+@pytest.mark.parametrize("family", SERVED)
+def test_packed_linears_keep_the_logits_of_a_family_and_can_be_taken_out_again(family: str) -> None:
+    model = make_model(SERVED[family]())
+    texts = some_texts()
+    expected = compatibility.plain_logits(model, texts)
+    layers = install_hook(model)
+    linears = {name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear}
+    undo = pack_linears(model)
+    assert undo is not None, "this torch packs linears, so that the test is one"
+    assert not any(type(module) is torch.nn.Linear for module in model.modules())
+    cache = make_cache(layers, num_blocks=sum(TEXT_LENS), block_size=4, kernels=CpuKernels())
+    errors = relative_errors(HookedForward(model, layer_places(layers)), cache, texts, expected)
+    assert float(errors.max()) < 1e-5
+    undo()
+    assert {name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear} == linears
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral"])
+def test_the_flat_decoder_computes_what_the_model_computes(family: str) -> None:
+    model = make_model(SERVED[family]())
+    texts = some_texts()
+    expected = compatibility.plain_logits(model, texts)
+    layers = install_hook(model)
+    cache = make_cache(layers, num_blocks=sum(TEXT_LENS), block_size=4, kernels=CpuKernels())
+    assert flat_decoder.fits(model)
+    errors = relative_errors(flat_decoder.FlatDecoder(model), cache, texts, expected)
+    assert float(errors.max()) < 1e-5
+
+
+@pytest.mark.parametrize("family", sorted({*SERVED, *REFUSED} - {"Llama", "Mistral"}))
+def test_no_other_family_is_taken_for_a_llama(family: str) -> None:
+    assert not flat_decoder.fits(make_model({**SERVED, **REFUSED}[family]()))
+
+
+@pytest.mark.parametrize("change", [{"attention_bias": True}, {"mlp_bias": True}, {"hidden_act": "gelu"}])
+def test_a_llama_with_something_the_flat_decoder_leaves_out_is_not_taken_for_one(change: dict[str, Any]) -> None:
+    config = SERVED["Llama"]()
+    config.update(change)
+    assert not flat_decoder.fits(make_model(config))
 
 
 @pytest.mark.parametrize("family", REFUSED)
