@@ -11,7 +11,6 @@ import torch
 from kvtop.kernels import linear
 from kvtop.kernels.linear import PackedLinear, PlainLinear, make_linear, packing_works
 
-
 PACKED_DTYPES = [torch.float32, *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
 
 
