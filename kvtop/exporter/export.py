@@ -36,8 +36,6 @@ class Exporter:
         self.faults = 0
         self.new_starts = 0
         """Times the whole state was taken anew since the first."""
-        self.spent_s = 0.0
-        """Time the scheduler's thread spent here, ever."""
         self._log = log
         self._lock = threading.Lock()
         self._differ = Differ(reader, info)
@@ -99,7 +97,7 @@ class Exporter:
                 )
             else:
                 self._log.exception("kvtop: the exporter failed and starts anew; the server is not affected")
-        self.spent_s += time.perf_counter() - began_s
+        self.outlet.spent_s += time.perf_counter() - began_s
 
     def _void(self, why: str) -> None:
         self._differ.teller.take()

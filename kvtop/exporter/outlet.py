@@ -36,6 +36,8 @@ class Outlet:
 
     def __init__(self, address: str, speaker: Speaker, whole: Callable[[], Batch | None]) -> None:
         self.dropped = 0
+        self.spent_s = 0.0
+        """What the exporter has cost the scheduler so far; told with every batch."""
         self.subscribers = 0
         self._speaker = speaker
         self._whole = whole
@@ -127,5 +129,5 @@ class Outlet:
 
     def _speak(self, payload: bytes) -> None:
         self._sent_s = time.monotonic()
-        speaker = msgspec.structs.replace(self._speaker, dropped=self.dropped)
+        speaker = msgspec.structs.replace(self._speaker, dropped=self.dropped, spent_s=self.spent_s)
         self._socket.send_multipart([TOPIC, encode_speaker(speaker), payload])

@@ -113,7 +113,9 @@ def _make(scheduler: Any, address: str, version: str) -> Any:
     rank = int(scheduler.vllm_config.parallel_config.data_parallel_index)
     host, _, port = address.rpartition(":")
     ours = f"{host}:{int(port) + rank if int(port) else 0}"
-    speaker = Speaker(version=VERSION, session=uuid.uuid4().hex, rank=rank, server=f"vLLM {version}", dropped=0)
+    speaker = Speaker(
+        version=VERSION, session=uuid.uuid4().hex, rank=rank, server=f"vLLM {version}", dropped=0, spent_s=0.0
+    )
     exporter = Exporter(VllmReader(scheduler), info_of(scheduler, version), ours, speaker, _LOG)
     _LOG.info("kvtop: true block tables of rank %d at %s", rank, exporter.outlet.address)
     return exporter

@@ -30,6 +30,8 @@ class Speaker(msgspec.Struct, frozen=True, kw_only=True):
     """For people: ``vLLM 0.32.0``."""
     dropped: int
     """Batches that found no room and were never sent."""
+    spent_s: float
+    """Seconds that the exporter has taken from the server's scheduler so far."""
 
 
 encode_batch = msgspec.msgpack.Encoder().encode
