@@ -18,6 +18,7 @@ Painted = list[list[tuple[str, Style]]]
 
 def make_app(source: SteppedSource, settings: AppSettings | None = None) -> KvtopApp:
     app = KvtopApp(source, settings or AppSettings())
+    app._tick_s = 3600.0  # frames are drawn when the test says so
     app.scene.clock = lambda: source.clock_s
     app.feed._clock = lambda: 0.0
     app.feed._heard_s = app.feed._started_s = 0.0

@@ -72,7 +72,9 @@ async def test_b_offers_what_is_pointed_at_and_takes_back_what_is_set(source: St
 async def test_while_predicting_a_step_shows_nothing_until_u_uncovers_it(source: SteppedSource) -> None:
     source.run(60)
     async with on_stage(source) as (app, pilot):
-        await pilot.press("space", "P", "greater_than_sign")
+        await pilot.press("space", "P")
+        await settle(app, pilot)
+        await pilot.press("greater_than_sign")
         source.run(80)
         await settle(app, pilot)
         assert app.feed.live.step > app.scene.view.step == 62

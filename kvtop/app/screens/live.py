@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
 
+SAID_FOR_S: dict[str, float] = {"information": 4, "warning": 10, "error": 15}
+
+
 class LiveScreen(Screen[None]):
     """``form_values`` is what the inject form held last."""
 
@@ -204,7 +207,8 @@ class LiveScreen(Screen[None]):
     # --- words and files ------------------------------------------------------------------------------------------
 
     def say(self, words: str, severity: SeverityLevel = "information") -> None:
-        self.notify(clean_line(words, 300), severity=severity, markup=False)
+        """Show a line for a while; the worse the news, the longer."""
+        self.notify(clean_line(words, 300), severity=severity, markup=False, timeout=SAID_FOR_S[severity])
 
     def send(self, command: AnyCommand) -> None:
         """Send a command; an error in the reply is shown."""
