@@ -150,6 +150,9 @@ def decode_attention(
     ``query`` [seqs, query_heads, key_dim]; pools [num_blocks, block_size, kv_heads, dim]; ``block_tables`` int32
     [seqs, max_blocks]; ``context_lens`` int32 [seqs]: keys in the pool, the query's own included (0: a padding row,
     whose output is 0). Strides are free but for contiguous last dimensions. Without a workspace no sequence is split.
+
+    Raises:
+        ValueError: the workspace was allocated for fewer sequences.
     """
     num_seqs, query_heads, key_dim = query.shape
     _, block_size, kv_heads, value_dim = value_pool.shape
@@ -162,6 +165,8 @@ def decode_attention(
     group = query_heads // kv_heads
     spare_items = 0 if workspace is None else workspace.spare_items
     values, stats = (out, out) if workspace is None else (workspace.values, workspace.stats)
+    if workspace is not None and num_seqs + spare_items > values.shape[0]:
+        raise ValueError(f"the workspace is for {values.shape[0] - spare_items} sequences, the batch has {num_seqs}")
     interpreted = query.device.type == "cpu"
     _decode_kernel[(kv_heads, num_seqs + spare_items)](
         out,

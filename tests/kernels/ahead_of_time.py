@@ -40,6 +40,7 @@ class Launch:
     """A kernel and what it was called with."""
 
     function: Any
+    grid: tuple[int, ...]
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
 
@@ -62,7 +63,7 @@ def record_launches(work: Callable[[], Any]) -> list[Launch]:
     launches: list[Launch] = []
 
     def record(function: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
-        launches.append(Launch(function, arguments, keywords))
+        launches.append(Launch(function, grid, arguments, keywords))
 
     run = JITFunction.run
     JITFunction.run = record

@@ -42,9 +42,11 @@ def guarded(*shape: int, dtype: torch.dtype = torch.float32) -> tuple[torch.Tens
     return buffer[2 * size : 3 * size].view(shape), buffer
 
 
-def fenced(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in the middle of a buffer of NaN."""
-    return guarded(*tensor.shape, dtype=tensor.dtype)[0].copy_(tensor)
+def fenced(tensor: torch.Tensor, fence: float = NAN) -> torch.Tensor:
+    """The same numbers in the middle of a larger buffer."""
+    room, buffer = guarded(*tensor.shape, dtype=tensor.dtype)
+    buffer.fill_(fence)
+    return room.copy_(tensor)
 
 
 def fenced_tables(tables: torch.Tensor) -> torch.Tensor:
@@ -142,8 +144,9 @@ def store_error(modules: TritonModules, case: Case) -> float:
     slots = problem.slots.clone()
     slots[::5] = -1
     # As a model hands them over: heads before tokens, so that neither is a plain run of memory.
-    key = fenced(problem.keys.transpose(0, 1)).transpose(0, 1)
-    modules.store.store_kv(key, fenced(problem.values), key_pool, value_pool, slots)
+    # Numbers around them, since a stray NaN would not show in the pool.
+    key = fenced(problem.keys.transpose(0, 1), fence=7.0).transpose(0, 1)
+    modules.store.store_kv(key, fenced(problem.values, fence=7.0), key_pool, value_pool, slots)
     stored_keys, stored_values = key_buffer.clone(), value_buffer.clone()
     key_buffer.fill_(NAN)
     value_buffer.fill_(NAN)
