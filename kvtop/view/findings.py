@@ -1,0 +1,83 @@
+"""Findings over time: which rules have something to say now, and what they said before.
+
+``FindingsLog.observe(view, now_s)`` is called as often as one likes, with every frame for instance; rules are asked
+twice a second of the view's time at most. It returns what stands now, the gravest first, and keeps what has passed in
+``past``. A finding neither fires on one bad moment nor flickers: see Rule. While the engine is paused time stands
+still. When the view is wound back, or another engine's state comes, the log begins again.
+
+The rules are plain functions of a view and its series, in judge_memory, judge_waste, judge_cache and judge_queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from kvtop.view import judge_cache, judge_memory, judge_queue, judge_waste
+from kvtop.view.finding import WEIGHTS, Finding, Rule
+from kvtop.view.pool_view import PoolView
+
+RULES: tuple[Rule, ...] = (*judge_memory.RULES, *judge_queue.RULES, *judge_cache.RULES, *judge_waste.RULES)
+JUDGE_SECONDS = 0.5
+PAST_FINDINGS = 100
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One rule's state."""
+
+    rule: Rule
+    finding: Finding | None = None
+    true_since: float | None = None
+    """Since when there has been a case, while the finding does not stand."""
+
+
+class FindingsLog:
+    """``past`` holds what has resolved, the latest last."""
+
+    def __init__(self, rules: tuple[Rule, ...] = RULES) -> None:
+        self.past: deque[Finding] = deque(maxlen=PAST_FINDINGS)
+        self._rules = rules
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self.past.clear()
+        self._watches = [_Watch(rule) for rule in self._rules]
+        self._judged_s = -1.0
+        self._number = 0
+
+    def observe(self, view: PoolView, now_s: float | None = None) -> list[Finding]:
+        """What stands at wall time ``now_s`` (None: the view's own), the gravest first, then the oldest."""
+        now = view.wall_s if now_s is None or view.paused else now_s
+        if view.number < self._number or now < self._judged_s - JUDGE_SECONDS:
+            self._begin_again()
+        if view.info is not None and now - self._judged_s >= JUDGE_SECONDS:
+            for watch in self._watches:
+                self._ask(watch, view, now)
+            self._judged_s = now
+            self._number = view.number
+        return self.standing
+
+    @property
+    def standing(self) -> list[Finding]:
+        """What was found to stand when it was last looked."""
+        found = [watch.finding for watch in self._watches if watch.finding is not None]
+        return sorted(found, key=lambda finding: (WEIGHTS.index(finding.case.weight), finding.since_s))
+
+    def _ask(self, watch: _Watch, view: PoolView, now: float) -> None:
+        case = watch.rule.judge(view, now, watch.finding is not None)
+        if watch.finding is not None:
+            if case is not None:
+                watch.finding = replace(watch.finding, case=case, seen_s=now)
+            elif now - watch.finding.seen_s >= watch.rule.until_s:
+                self.past.append(replace(watch.finding, resolved_s=now))
+                watch.finding = None
+            return
+        if case is None:
+            watch.true_since = None
+            return
+        if watch.true_since is None:
+            watch.true_since = now
+        if now - watch.true_since >= watch.rule.after_s:
+            watch.finding = Finding(watch.rule.key, case, since_s=now, since_step=view.step, seen_s=now)
+            watch.true_since = None
