@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kvtop.view.finding import Finding
     from kvtop.view.pool_view import PoolView
 
 
@@ -22,15 +24,15 @@ def wants_frame(args: argparse.Namespace) -> bool:
     return bool(args.once or args.json)
 
 
-def print_frame(view: PoolView, state: str, *, as_json: bool) -> None:
+def print_frame(view: PoolView, state: str, findings: Sequence[Finding], *, as_json: bool) -> None:
     """The frame as of the view's own time: rates are those of the last seconds in which something happened."""
     from kvtop.view.json_frame import frame_as_json
     from kvtop.view.plain_frame import plain_frame
 
     if as_json:
-        print(json.dumps(frame_as_json(view, view.wall_s, state)))
+        print(json.dumps(frame_as_json(view, view.wall_s, state, findings)))
     else:
-        print(plain_frame(view, view.wall_s, state))
+        print(plain_frame(view, view.wall_s, state, findings))
 
 
 def state_of_engine(view: PoolView) -> str:

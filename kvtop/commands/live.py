@@ -116,6 +116,7 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
     from kvtop.commands.bars import stage_bar
     from kvtop.sources.recorder import Recorder
     from kvtop.sources.watch import watch_until
+    from kvtop.view.findings import FindingsLog
 
     say_warnings(settings)
     commands: list[AnyCommand] = [Inject(requests=traffic)] if traffic else []
@@ -126,15 +127,15 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
         ended = view.counters.completed + view.counters.rejected
         return ended >= len(traffic) or (args.steps is not None and view.counters.steps >= args.steps)
 
-    recorder = Recorder([])
+    recorder, findings = Recorder([]), FindingsLog()
     with recording_of(args, recorder):
         source = _engine_source(args, settings, recorder.add if args.record else None)
         try:
             with stage_bar() as report:
-                view = watch_until(source, commands, done, report)
+                view = watch_until(source, commands, done, report, findings.observe)
         finally:
             source.close()
-    print_frame(view, state_of_engine(view), as_json=args.json)
+    print_frame(view, state_of_engine(view), findings.standing, as_json=args.json)
     return 0
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,12 @@ from kvtop.settings import SETTINGS
 
 if TYPE_CHECKING:
     from kvtop.sources.recording import Recording
+    from kvtop.sources.timeline import Timeline
+    from kvtop.view.finding import Finding
 
 FASTEST = 1_000.0
+FINDINGS_SECONDS = 20.0
+"""How long before a moment is watched for what lasts."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +84,26 @@ def _check_step(recording: Recording, step: int | None) -> None:
 def _print_moment(recording: Recording, step: int | None, *, as_json: bool) -> None:
     timeline = recording.timeline
     last = timeline.steps[1]
-    view = timeline.view_at(timeline.end if step is None else timeline.position_after_step(step))
-    print_frame(view, f"recorded up to step {last:,}", as_json=as_json)
+    position = timeline.end if step is None else timeline.position_after_step(step)
+    view = timeline.view_at(position)
+    findings = _findings_at(timeline, position, view.wall_s)
+    print_frame(view, f"recorded up to step {last:,}", findings, as_json=as_json)
+
+
+def _findings_at(timeline: Timeline, position: int, wall_s: float) -> list[Finding]:
+    """What stood there, found by watching the seconds before it."""
+    from kvtop.view.findings import FindingsLog
+    from kvtop.view.pool_view import PoolView
+
+    log = FindingsLog()
+    start = min(position, timeline.position_at_time(wall_s - FINDINGS_SECONDS))
+    view = timeline.view_at(start)
+    for batch in islice(timeline.batches(start), position - start):
+        if batch.number <= view.number:  # another engine begins
+            view = PoolView()
+        view.apply(batch)
+        log.observe(view)
+    return log.standing
 
 
 def _speed(text: str) -> float:

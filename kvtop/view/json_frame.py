@@ -6,6 +6,7 @@ escapes what is not ASCII (``json.dumps`` does by default).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from kvtop.engine.events import to_runs
 from kvtop.view import figures
 from kvtop.view.event_log import LogEntry
+from kvtop.view.finding import Finding
 from kvtop.view.pool_view import PoolView
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
@@ -24,9 +26,9 @@ RECENT = 50
 """Events and ended requests that are told, the latest."""
 
 
-def frame_as_json(view: PoolView, now_s: float, state: str) -> dict[str, Any]:
-    """The view at wall time ``now_s``; ``state`` says what the engine is doing. Before the first snapshot ``engine``
-    and ``pool`` are None."""
+def frame_as_json(view: PoolView, now_s: float, state: str, findings: Sequence[Finding] = ()) -> dict[str, Any]:
+    """The view at wall time ``now_s``; ``state`` says what the engine is doing, ``findings`` stand. Before the first
+    snapshot ``engine`` and ``pool`` are None."""
     return {
         "state": state,
         "step": view.step,
@@ -39,6 +41,7 @@ def frame_as_json(view: PoolView, now_s: float, state: str) -> dict[str, Any]:
         "counters": msgspec.to_builtins(view.counters),
         "sequences": [_sequence(view, sequence) for sequence in view.sequences.values()],
         "ended": [_ended(ended) for ended in islice(reversed(view.ended), RECENT)],
+        "findings": [_finding(finding) for finding in findings],
         "events": [_event(entry) for entry in list(view.log.entries)[-RECENT:]],
     }
 
@@ -116,6 +119,20 @@ def _ended(ended: EndedRequest) -> dict[str, Any]:
     whole: dict[str, Any] = msgspec.to_builtins(ended)
     del whole["name"]
     return whole
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    case = finding.case
+    return {
+        "key": finding.key,
+        "weight": case.weight,
+        "headline": case.headline,
+        "evidence": case.evidence,
+        "advice": case.advice,
+        "seq": case.seq or None,
+        "since_s": finding.since_s,
+        "since_step": finding.since_step,
+    }
 
 
 def _event(entry: LogEntry) -> dict[str, Any]:

@@ -7,11 +7,13 @@ of an active block, ``:`` a cached one, ``.`` a free one; the same letters stand
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from kvtop.view import figures
 from kvtop.view.cells import ACTIVE, CACHED, Cells, cells_of
 from kvtop.view.clean import clean_line, fit
 from kvtop.view.describe import describe
+from kvtop.view.finding import Finding
 from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.pool_view import PoolView
 from kvtop.view.sequence_view import SequenceView
@@ -26,8 +28,8 @@ EVENTS = 12
 _STATUS_ORDER = {"running": 0, "swapped": 1, "waiting": 2, "finished": 3}
 
 
-def plain_frame(view: PoolView, now_s: float, state: str) -> str:
-    """The view at wall time ``now_s``; ``state`` says what the engine is doing, in a word or two."""
+def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Finding] = ()) -> str:
+    """The view at wall time ``now_s``, with the ``findings`` that stand; ``state`` says what the engine is doing."""
     info = view.info
     if info is None:
         return f"kvtop: {clean_line(state)}, nothing is known yet"
@@ -43,7 +45,9 @@ def plain_frame(view: PoolView, now_s: float, state: str) -> str:
         lines.append(f"incomplete since event {view.incomplete_since:,}: figures may be behind")
     waste = measure_waste(view)
     assert waste is not None
-    lines += ["", *_figures(view, now_s, waste), "", *_pool(view), "", *_sequences(view), "", *_events(view)]
+    parts = (_figures(view, now_s, waste), _pool(view), _sequences(view), _findings(findings), _events(view))
+    for part in parts:
+        lines += ["", *part]
     return "\n".join(lines)
 
 
@@ -143,6 +147,14 @@ def _sequence(view: PoolView, row: SequenceView, width: int) -> str:
         f"{len(row.table):>6,}  {shared:>6,}  {made:>12}  {row.preemptions:>3,}"
     )
     return line if row.status == "running" else f"{line}  {waits_for(row)}".rstrip()
+
+
+def _findings(findings: Sequence[Finding]) -> list[str]:
+    lines = ["findings:" if findings else "findings: none"]
+    for finding in findings:
+        case = finding.case
+        lines += [f"   {case.weight}: {case.headline}", f"      {case.evidence}", f"      {case.advice}"]
+    return lines
 
 
 def _events(view: PoolView) -> list[str]:

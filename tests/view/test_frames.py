@@ -10,6 +10,7 @@ from kvtop.view.json_frame import frame_as_json
 from kvtop.view.plain_frame import plain_frame
 from kvtop.view.pool_view import PoolView
 from tests.sources.traffic import VirtualClock, batches, simulated_engine
+from tests.view.made_view import MadeView
 from tests.view.watched_engine import WatchedEngine, request
 
 
@@ -74,6 +75,17 @@ def test_before_the_first_news_there_is_a_line_and_no_figure() -> None:
     data = frame_as_json(PoolView(), 0.0, "loading")
     assert (data["engine"], data["pool"], data["wall_s"]) == (None, None, None)
     assert set(data["figures"].values()) == {None}
+
+
+def test_findings_are_told_in_both() -> None:
+    made = MadeView()
+    made.sequence(blocks=62)
+    made.cache(38)
+    findings = made.run(6)
+    text = plain_frame(made.view, made.view.wall_s, "running", findings)
+    assert "   note: usage reads 100% and is harmless\n      0 free, but 38 cached blocks" in text
+    (told,) = frame_as_json(made.view, made.view.wall_s, "running", findings)["findings"]
+    assert told["key"] == "full-of-cache" and told["since_step"] == findings[0].since_step
 
 
 def test_json_tells_every_block_by_tables_and_cached_runs() -> None:
