@@ -21,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from kvtop.engine import compatibility, hook
 from kvtop.engine.detokenizer import TextCodec
 from kvtop.engine.forward_choice import fastest_forward
+from kvtop.engine.graph_forward import CudaCapture, GraphForward
 from kvtop.engine.kv_cache import KVCache, LayerShape, kv_bytes_per_token
 from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes, free_bytes
 from kvtop.engine.runner import Forward, HookedForward, ModelRunner
@@ -125,11 +126,14 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
     parts = ModelParts(
         forward=HookedForward(model, {layer: place for place, layer in enumerate(layers)}),
         layers=list(layers.values()),
-        kernels=dispatch.choose(device),
+        kernels=dispatch.choose(device, settings.max_num_seqs),
         dtype=model.dtype,
         device=device,
     )
     parts = _with_fastest_forward(parts, model, settings.block_size, texts, expected)
+    if dispatch.can_be_captured(parts.kernels):
+        graphs = GraphForward(parts.forward, settings.max_num_seqs, max_model_len, device, CudaCapture())
+        parts = replace(parts, forward=graphs)
     report(_STAGES[3], 3, len(_STAGES))
     pool = choose_pool_size(settings, kv_bytes_per_token(parts.layers, model.dtype), free_bytes(device), on_cuda)
     swap_blocks = choose_swap_blocks(settings, pool, on_cuda)

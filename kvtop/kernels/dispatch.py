@@ -6,6 +6,7 @@ step and may plan for all layers; what it returns is called once a layer. No ker
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -62,10 +63,26 @@ def _attend_by_reference(batch: PagedBatch, query: torch.Tensor, pool: LayerPool
     return reference.attend(query, pool.key, pool.value, batch, rule)
 
 
-def choose(device: torch.device) -> Kernels:
-    """The kernels for a device."""
+def choose(device: torch.device, max_num_seqs: int) -> Kernels:
+    """The kernels for a device and batches of up to ``max_num_seqs`` sequences (more are allowed, and slower)."""
     if device.type == "cpu":
         from kvtop.kernels.cpu import CpuKernels
 
         return CpuKernels()
+    if _triton_serves(device):
+        from kvtop.kernels.triton_kernels import TritonKernels
+
+        return TritonKernels(device, max_num_seqs)
     return ReferenceKernels()
+
+
+def can_be_captured(kernels: Kernels) -> bool:
+    """Whether a CUDA graph may hold their launches: they read a batch from the device alone."""
+    return kernels.name == "triton"
+
+
+def _triton_serves(device: torch.device) -> bool:
+    """Triton is installed, and the GPU is an AMD one or an NVIDIA one since Ampere."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)

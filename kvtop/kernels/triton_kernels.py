@@ -30,7 +30,7 @@ class _Bound:
 
 @dataclass(slots=True)
 class TritonKernels:
-    """For one device and at most ``max_num_seqs`` sequences a batch."""
+    """For one device. Batches of more than ``max_num_seqs`` decodes work too, but no sequence of them is split."""
 
     device: torch.device
     max_num_seqs: int
@@ -90,7 +90,7 @@ class TritonStep:
                 batch.context_lens[:decodes],
                 rule,
                 out=out[:decodes],
-                workspace=bound.workspace,
+                workspace=bound.workspace if decodes <= self.kernels.max_num_seqs else None,
                 tuning=bound.decode,
             )
         if tokens > decodes:
