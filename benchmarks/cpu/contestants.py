@@ -46,7 +46,7 @@ def fixture(name: str) -> list[Job]:
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """``answers[i]`` belongs to job i. ``decode_step_s`` are the times of the steps in which all jobs only decoded; empty
+    """``answers[i]`` belongs to job i. ``decode_step_s`` are times of the steps in which all jobs only decoded; empty
     where a program does not show them."""
 
     seconds: float
