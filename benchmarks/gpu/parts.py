@@ -102,7 +102,11 @@ class Check:
 
         model = random_models.make_model(self.scale.small_model, self.device)
         loaded = random_models.put_on_pages(model, TritonKernels(self.device, max_num_seqs=64))
-        return same_tokens.same_tokens(self.scale, loaded)
+        graphed, graphs = random_models.with_graphs(loaded, 64)
+        rows = same_tokens.same_tokens(self.scale, loaded, graphed)
+        if graphs.refusal:
+            raise RuntimeError(f"decode steps could not be captured: {graphs.refusal}")
+        return rows
 
     def whole_model(self) -> dict[str, object]:
         from benchmarks.gpu import random_models, whole_steps
@@ -112,12 +116,17 @@ class Check:
         generate = whole_steps.by_generate(self.scale, model, lambda: self.left() > _MODEL_SECONDS)
         most = max(batch for batch, _ in self.scale.end_to_end)
         loaded = random_models.put_on_pages(model, TritonKernels(self.device, max_num_seqs=most))
-        engine = whole_steps.by_engine(self.scale, loaded, lambda: self.left() > _MODEL_SECONDS / 2)
+        graphed, graphs = random_models.with_graphs(loaded, most)
+        engine = whole_steps.by_engine(self.scale, graphed, lambda: self.left() > _MODEL_SECONDS / 2)
+        without = whole_steps.by_engine(self.scale, loaded, lambda: self.left() > _MODEL_SECONDS / 3)
+        if graphs.refusal:
+            raise RuntimeError(f"decode steps could not be captured: {graphs.refusal}")
         return {
             "weight_bytes": weights,
             "kv_bytes_a_token": loaded.pool.kv_bytes_per_token,
             "generate": generate,
             "engine": engine,
+            "engine without graphs": without,
         }
 
     def _storage(self, tokens: int) -> attention.Storage:
@@ -180,6 +189,7 @@ class Check:
             "movement": [row for row in kernels.get("movement", []) if "bytes_a_second" in row],
             "same tokens": report.get("same tokens", []),
             "whole decode steps": self._whole_steps(),
+            "whole prefill": self._whole_prefill(),
         }
 
     def _with_shares(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -202,18 +212,28 @@ class Check:
         for batch, context in self.scale.end_to_end:
             point = f"{batch} x {context}"
             ours = whole["engine"]["decode_step_s"].get(point)
+            plain = whole["engine without graphs"]["decode_step_s"].get(point)
             theirs = whole["generate"]["decode_step_s"].get(point)
             floor = (whole["weight_bytes"] + batch * context * whole["kv_bytes_a_token"]) / bandwidth
             rows.append(
                 {
                     "batch x context": point,
                     "engine, ms": ours and 1e3 * ours,
+                    "without graphs, ms": plain and 1e3 * plain,
                     "generate, ms": theirs and 1e3 * theirs,
                     "generate / engine": theirs / ours if ours and theirs else None,
                     "engine / floor": ours / floor if ours else None,
                 }
             )
         return rows
+
+    def _whole_prefill(self) -> list[dict[str, Any]]:
+        whole = self.report.get("whole model")
+        if not whole:
+            return []
+        tokens = self.scale.prompt_tokens
+        ours, theirs = whole["engine"]["prefill_s"], whole["generate"]["prefill_s"]
+        return [{"tokens": tokens, "engine, tokens/s": tokens / ours, "generate, tokens/s": tokens / theirs}]
 
 
 def _cell(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from benchmarks.bookkeeping import NoText
 from benchmarks.gpu.scale import ModelShape
 from kvtop.engine import compatibility, hook
+from kvtop.engine.graph_forward import Capture, CudaCapture, GraphForward
 from kvtop.engine.kv_cache import kv_bytes_per_token
 from kvtop.engine.loading import LoadedModel, ModelParts
 from kvtop.engine.memory import PoolSize
@@ -68,6 +70,14 @@ def put_on_pages(model: Any, kernels: Kernels) -> LoadedModel:
         swap_blocks=0,
         parts=parts,
     )
+
+
+def with_graphs(loaded: LoadedModel, max_num_seqs: int) -> tuple[LoadedModel, GraphForward]:
+    """The same model with decode batches as CUDA graphs; on a CPU each is computed anew from the same buffers."""
+    device = loaded.parts.device
+    capture: Capture = CudaCapture() if device.type == "cuda" else lambda compute: compute
+    forward = GraphForward(loaded.parts.forward, max_num_seqs, MOST_TOKENS, device, capture)
+    return replace(loaded, parts=replace(loaded.parts, forward=forward)), forward
 
 
 def weight_bytes(model: Any) -> int:

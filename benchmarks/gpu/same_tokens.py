@@ -46,13 +46,14 @@ def configurations(scale: Scale) -> dict[str, dict[str, object]]:
     }
 
 
-def same_tokens(scale: Scale, loaded: LoadedModel) -> list[dict[str, object]]:
-    """A row a configuration: preemptions, whether all tokens are those of the ample pool, near-ties that are not."""
+def same_tokens(scale: Scale, loaded: LoadedModel, graphed: LoadedModel) -> list[dict[str, object]]:
+    """A row a configuration: preemptions, whether all tokens are those of the ample pool, near-ties that are not. The
+    ample pool runs without CUDA graphs, the others with them."""
     asked = requests(scale)
     rows: list[dict[str, object]] = []
     ample = None
     for name, config in configurations(scale).items():
-        outcome = run(loaded, asked, **config)
+        outcome = run(graphed if ample else loaded, asked, **config)
         ample = ample or outcome
         try:
             ties, equal = assert_equal(ample, outcome), True

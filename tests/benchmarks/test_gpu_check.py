@@ -65,5 +65,12 @@ def test_every_point_of_the_sweep_has_a_time(dry_run):
 
 def test_the_tables_name_what_was_measured(dry_run):
     _, tables = dry_run
-    for title in ("decode attention", "prefill attention", "movement", "same tokens", "whole decode steps"):
+    for title in (
+        "decode attention",
+        "prefill attention",
+        "movement",
+        "same tokens",
+        "whole decode steps",
+        "whole prefill",
+    ):
         assert title in tables
