@@ -15,7 +15,7 @@ from kvtop.engine import compatibility, hook
 from kvtop.engine.graph_forward import Capture, CudaCapture, GraphForward
 from kvtop.engine.kv_cache import kv_bytes_per_token
 from kvtop.engine.loading import LoadedModel, ModelParts
-from kvtop.engine.memory import PoolSize
+from kvtop.engine.pool_size import PoolSize
 from kvtop.engine.runner import HookedForward
 from kvtop.kernels.dispatch import Kernels
 

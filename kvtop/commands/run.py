@@ -24,6 +24,7 @@ from kvtop.commands.run_report import BAD_ENDS, RunReport
 from kvtop.commands.run_tables import print_run, run_as_json
 from kvtop.engine.control import Inject
 from kvtop.engine.events import Batch
+from kvtop.engine.pool_size import PoolSize
 from kvtop.engine.workload import WorkloadError, read_workload
 from kvtop.extra import require
 from kvtop.view.clean import clean_line
@@ -93,8 +94,6 @@ def _figures(batch: Batch, outcome: RunReport) -> str:
 
 def _say_pool(engine: Engine) -> None:
     """The pool's size in blocks and bytes, and what it can hold, on stderr."""
-    from kvtop.engine.memory import PoolSize
-
     info = engine.info
     pool = PoolSize(info.num_blocks, info.block_size, info.kv_bytes_per_token)
     for line in pool.report(info.max_model_len):

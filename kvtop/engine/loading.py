@@ -23,7 +23,8 @@ from kvtop.engine.detokenizer import TextCodec
 from kvtop.engine.forward_choice import fastest_forward
 from kvtop.engine.graph_forward import CudaCapture, GraphForward
 from kvtop.engine.kv_cache import KVCache, LayerShape, kv_bytes_per_token
-from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes, free_bytes
+from kvtop.engine.memory import choose_pool_size, choose_swap_blocks, free_bytes
+from kvtop.engine.pool_size import PoolSize, format_bytes
 from kvtop.engine.runner import Forward, HookedForward, ModelRunner
 from kvtop.engine.sampler import Sampler
 from kvtop.failure import Failure

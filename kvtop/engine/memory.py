@@ -7,11 +7,10 @@ available memory, at most 512 MiB, so that a laptop stays a laptop (``--kv-memor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import psutil
 import torch
 
+from kvtop.engine.pool_size import PoolSize, format_bytes
 from kvtop.failure import Failure
 from kvtop.settings import EngineSettings
 
@@ -19,54 +18,6 @@ CUDA_SHARE = 0.9
 """Of the memory free after the dry run; the rest is for fragmentation and kernels' workspaces."""
 CPU_SHARE = 1 / 8
 CPU_MOST_BYTES = 512 << 20
-
-
-@dataclass(slots=True, frozen=True)
-class PoolSize:
-    """A pool of ``num_blocks`` usable blocks."""
-
-    num_blocks: int
-    block_size: int
-    kv_bytes_per_token: int
-
-    @property
-    def block_bytes(self) -> int:
-        return self.block_size * self.kv_bytes_per_token
-
-    @property
-    def pool_bytes(self) -> int:
-        return self.num_blocks * self.block_bytes
-
-    @property
-    def tokens(self) -> int:
-        return self.num_blocks * self.block_size
-
-    def report(self, max_model_len: int) -> list[str]:
-        """What to print at the start, a line each."""
-        whole = self.num_blocks // -(-max_model_len // self.block_size)
-        return [
-            f"pool: {self.num_blocks:,} blocks of {self.block_size} tokens, {format_bytes(self.pool_bytes)} "
-            f"({format_bytes(self.kv_bytes_per_token)} a token)",
-            f"room for {self.tokens:,} tokens: at most {whole:,} requests of max_model_len {max_model_len:,}",
-        ]
-
-    def warning(self, max_model_len: int) -> str:
-        """Why this pool may disappoint; empty when it does not."""
-        if self.tokens >= max_model_len:
-            return ""
-        return (
-            f"the pool holds {self.tokens:,} tokens, less than one request of max_model_len {max_model_len:,}: "
-            "a request that grows beyond the pool ends with what it has"
-        )
-
-
-def format_bytes(count: float) -> str:
-    """``22.5 KiB``, ``360 MiB``, ``1.5 GiB``: at most one decimal."""
-    unit, *larger = "B", "KiB", "MiB", "GiB", "TiB"
-    while count >= 1024 and larger:
-        count /= 1024
-        unit = larger.pop(0)
-    return f"{count:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def free_bytes(device: torch.device) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvtop.engine.memory import PoolSize, choose_pool_size, choose_swap_blocks, format_bytes
+from kvtop.engine.memory import choose_pool_size, choose_swap_blocks
+from kvtop.engine.pool_size import PoolSize
 from kvtop.failure import Failure
 from kvtop.settings import EngineSettings
 
@@ -55,22 +56,3 @@ def test_swap_memory_is_cut_into_blocks_and_refused_where_it_does_not_fit() -> N
     assert choose_swap_blocks(EngineSettings(swap_memory=36 << 20), pool, on_cuda=False) == 102
     with pytest.raises(Failure, match="no memory for the swap space: --swap-memory 1024 TiB"):
         choose_swap_blocks(EngineSettings(swap_memory=1 << 50), pool, on_cuda=True)
-
-
-def test_the_report_says_blocks_bytes_a_token_and_how_many_longest_requests_fit() -> None:
-    assert PoolSize(1024, 16, SMOLLM2).report(max_model_len=2050) == [
-        "pool: 1,024 blocks of 16 tokens, 360 MiB (22.5 KiB a token)",
-        "room for 16,384 tokens: at most 7 requests of max_model_len 2,050",
-    ]
-
-
-def test_a_pool_smaller_than_one_longest_request_warns() -> None:
-    assert PoolSize(128, 16, SMOLLM2).warning(2048) == ""
-    assert "holds 2,032 tokens, less than one request of max_model_len 2,048" in PoolSize(127, 16, SMOLLM2).warning(
-        2048
-    )
-
-
-def test_bytes_are_written_with_at_most_one_decimal() -> None:
-    written = [format_bytes(count) for count in (0, 1023, 1024, 23_040, 3 << 19, 5 << 50)]
-    assert written == ["0 B", "1023 B", "1 KiB", "22.5 KiB", "1.5 MiB", "5120 TiB"]

@@ -1,0 +1,32 @@
+"""What an engine says of its pool at the start."""
+
+from __future__ import annotations
+
+from kvtop.engine.pool_size import PoolSize, format_bytes
+
+SMOLLM2 = 23_040
+"""Bytes of KV a token."""
+
+
+def test_the_report_says_blocks_bytes_a_token_and_how_many_longest_requests_fit() -> None:
+    assert PoolSize(1024, 16, SMOLLM2).report(max_model_len=2050) == [
+        "pool: 1,024 blocks of 16 tokens, 360 MiB (22.5 KiB a token)",
+        "room for 16,384 tokens: at most 7 requests of max_model_len 2,050",
+        "in blocks of 32 tokens it would be 512 blocks, 16,384 tokens, at most 7 such requests",
+    ]
+    assert PoolSize(100, 64, SMOLLM2).report(max_model_len=100)[1:] == [
+        "room for 6,400 tokens: at most 50 requests of max_model_len 100",
+        "in blocks of 16 tokens it would be 400 blocks, 6,400 tokens, at most 57 such requests",
+    ]
+
+
+def test_a_pool_smaller_than_one_longest_request_warns() -> None:
+    assert PoolSize(128, 16, SMOLLM2).warning(2048) == ""
+    assert "holds 2,032 tokens, less than one request of max_model_len 2,048" in PoolSize(127, 16, SMOLLM2).warning(
+        2048
+    )
+
+
+def test_bytes_are_written_with_at_most_one_decimal() -> None:
+    written = [format_bytes(count) for count in (0, 1023, 1024, 23_040, 3 << 19, 5 << 50)]
+    assert written == ["0 B", "1023 B", "1 KiB", "22.5 KiB", "1.5 MiB", "5120 TiB"]
