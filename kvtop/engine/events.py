@@ -477,6 +477,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """uint32[num_blocks]"""
     hashes: bytes
     """uint64[num_blocks]; 0 where a block is not in the prefix index."""
+    parents: bytes = b""
+    """uint64[num_blocks]: the hash that each block's own hash chains from, 0 where it begins a prompt or is not in the
+    index; empty: not told (a watched server)."""
     owners: bytes
     """int64[num_blocks]: the sequence the block was last handed out to (allocated, copied, or revived from the prefix
     cache while nobody held it); 0: nobody yet. Sharing does not change it."""

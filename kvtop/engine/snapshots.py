@@ -21,6 +21,7 @@ def take_snapshot(scheduler: Scheduler, info: EngineInfo, paused: bool, text_of:
         counters=copy(scheduler.counters),
         ref_counts=_bytes("I", (block.ref_count for block in pool.blocks)),
         hashes=_bytes("Q", (key.digest if key else 0 for key in keys)),
+        parents=_bytes("Q", (key.parent.digest if key and key.parent else 0 for key in keys)),
         owners=_bytes("q", (block.owner for block in pool.blocks)),
         fills=_bytes("H", _fills(scheduler)),
         free=_bytes("i", pool.free),

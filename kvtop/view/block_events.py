@@ -19,7 +19,9 @@ def _note_peak(view: PoolView) -> None:
 
 def allocated(view: PoolView, event: e.Allocated) -> None:
     view.blocks.take(event.runs, event.seq, view.step)
-    view.sequences[event.seq].table += e.from_runs(event.runs)
+    sequence = view.sequences[event.seq]
+    sequence.table += e.from_runs(event.runs)
+    sequence.life.hold(view.step, len(sequence.table))
     _note_peak(view)
 
 
@@ -27,13 +29,16 @@ def shared(view: PoolView, event: e.Shared) -> None:
     view.blocks.hold(event.runs, event.seq, view.step)
     sequence = view.sequences[event.seq]
     sequence.table += e.from_runs(event.runs)
+    sequence.life.hold(view.step, len(sequence.table))
     sequence.computed = event.tokens
 
 
 def hit(view: PoolView, event: e.Hit) -> None:
     view.blocks.hold(event.runs, event.seq, view.step)
+    view.blocks.hit(event.runs)
     sequence = view.sequences[event.seq]
     sequence.table += e.from_runs(event.runs)
+    sequence.life.hold(view.step, len(sequence.table))
     sequence.computed = event.tokens
     if event.resumed:
         view.counters.resumed_hit_tokens += event.tokens
@@ -55,7 +60,7 @@ def copied(view: PoolView, event: e.Copied) -> None:
 
 
 def cached(view: PoolView, event: e.Cached) -> None:
-    view.blocks.index(event.runs, event.hashes, view.step)
+    view.blocks.index(event.runs, event.hashes, event.parent, view.step)
 
 
 def evicted(view: PoolView, event: e.Evicted) -> None:
@@ -71,6 +76,7 @@ def freed(view: PoolView, event: e.Freed) -> None:
     else:
         view.blocks.release(event.runs, view.step)
         table, sequence.table = sequence.table, []
+        sequence.life.hold(view.step, 0)
         give_heirs(view, table, event.seq, 0)
         refill(view, sequence, table)
         if sequence.status == "finished":
@@ -120,8 +126,8 @@ def swapped_in(view: PoolView, event: e.SwappedIn) -> None:
     sequence = view.sequences[event.seq]
     view.swap.release(event.swap_runs, view.step)
     sequence.swap_table = []
-    runs(view, sequence)
     sequence.computed = event.tokens
+    runs(view, sequence)
     filled = sequence.fills(view.block_size, len(sequence.table))
     view.blocks.write(sequence.table, filled, view.step)
 

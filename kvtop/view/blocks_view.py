@@ -16,6 +16,9 @@ from kvtop.engine.events import Run, from_runs
 
 Index = slice | npt.NDArray[np.int64]
 
+UNKNOWN_PARENT = (1 << 64) - 1
+"""In place of a parent's hash: the block is in the prefix index, but what precedes it was never told."""
+
 
 def index_of(runs: Sequence[Run]) -> Index:
     """What selects the blocks of ``runs``, in order: a slice where one run allows it, else int64[n]."""
@@ -38,10 +41,12 @@ class BlocksView:
         "fills",
         "free",
         "hashes",
+        "hits",
         "holders",
         "loads",
         "num_blocks",
         "owners",
+        "parents",
         "ref_counts",
         "released_order",
         "releases",
@@ -54,6 +59,10 @@ class BlocksView:
         """Tables that hold the block."""
         self.hashes = np.zeros(num_blocks, np.uint64)
         """Content hash; 0: not in the prefix index."""
+        self.parents = np.zeros(num_blocks, np.uint64)
+        """Content hash of the block before it; 0 for a prompt's first block and where ``hashes`` is 0."""
+        self.hits = np.zeros(num_blocks, np.int32)
+        """How often a prompt found it in the prefix index, since it entered it or watching began."""
         self.owners = np.zeros(num_blocks, np.int64)
         """Sequence the block was last handed to (when free) or revived for (when cached); 0: nobody yet."""
         self.holders = np.zeros(num_blocks, np.int64)
@@ -121,7 +130,7 @@ class BlocksView:
         """Cached blocks leave the prefix index and join the tail of the free queue, in this order."""
         where = index_of(runs)
         count = sum(count for _, count in runs)
-        self.hashes[where] = 0
+        self._unindex(where)
         self.fills[where] = 0
         self.released_order[where] = np.arange(self.releases + 1, self.releases + 1 + count)
         self.releases += count
@@ -132,7 +141,12 @@ class BlocksView:
     def clear_cache(self, runs: Sequence[Run], step: int) -> None:
         """The prefix index is emptied: cached blocks (``runs``) become free, active ones lose their hash."""
         self.evict(runs, step)
-        self.hashes[:] = 0
+        self._unindex(slice(None))
+
+    def _unindex(self, where: Index) -> None:
+        self.hashes[where] = 0
+        self.parents[where] = 0
+        self.hits[where] = 0
 
     def requeue(self, front: Sequence[Run], back: Sequence[Run], step: int) -> None:
         """Idle blocks take other places: ``front`` is handed out next, in this order, ``back`` last."""
@@ -143,11 +157,17 @@ class BlocksView:
             self.releases += len(blocks)
             self.changed_step[blocks] = step
 
-    def index(self, runs: Sequence[Run], hashes: Sequence[int], step: int) -> None:
-        """Full blocks enter the prefix index."""
+    def index(self, runs: Sequence[Run], hashes: Sequence[int], parent: int, step: int) -> None:
+        """Full blocks enter the prefix index; each follows the one before it, the first follows ``parent``."""
         where = index_of(runs)
         self.hashes[where] = np.array(hashes, np.uint64)
+        self.parents[where] = np.array([parent, *hashes[:-1]], np.uint64)
+        self.hits[where] = 0
         self.changed_step[where] = step
+
+    def hit(self, runs: Sequence[Run]) -> None:
+        """A prompt found these blocks in the prefix index."""
+        self.hits[index_of(runs)] += 1
 
     def write(self, blocks: list[int], fills: list[int], step: int) -> None:
         """KV was computed: ``fills[i]`` slots of ``blocks[i]`` are filled now."""
@@ -181,6 +201,7 @@ class BlocksView:
         self,
         ref_counts: npt.NDArray[np.int32],
         hashes: npt.NDArray[np.uint64],
+        parents: npt.NDArray[np.uint64],
         owners: npt.NDArray[np.int64],
         fills: npt.NDArray[np.int32],
         order: npt.NDArray[np.int64],
@@ -193,7 +214,9 @@ class BlocksView:
         self.changed_step[differs] = step
         self.written_step[self.fills != fills] = step
         self.ref_counts[:] = ref_counts
+        self.hits[self.hashes != hashes] = 0
         self.hashes[:] = hashes
+        self.parents[:] = parents
         self.owners[:] = owners
         self.holders[:] = owners
         self.fills[:] = fills

@@ -21,7 +21,8 @@ from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.series import PressureSeries
 
 _BLOCK_ARRAYS = (
-    *("ref_counts", "hashes", "owners", "holders", "fills", "changed_step", "written_step", "released_order"),
+    *("ref_counts", "hashes", "parents", "hits", "owners", "holders", "fills"),
+    *("changed_step", "written_step", "released_order"),
 )
 _BLOCK_COUNTS = ("num_blocks", "active", "cached", "free", "releases")
 _SERIES_ARRAYS = ("bins", "step_rows", "step_numbers")

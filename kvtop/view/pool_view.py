@@ -46,6 +46,8 @@ class PoolView:
         """Number of the last batch applied."""
         self.step = 0
         self.wall_s = 0.0
+        self.step_began_s = 0.0
+        """Wall time at which the step that the last batch tells of began; that of the batch if it tells of none."""
         self.monotonic_s = 0.0
         self.last_event_id = 0
         self.incomplete_since: int | None = None
@@ -107,6 +109,7 @@ class PoolView:
         self.number = batch.number
         self.step = batch.step
         self.wall_s = batch.wall_s
+        self.step_began_s = batch.wall_s - _step_seconds(batch)
         self.monotonic_s = batch.monotonic_s
         self.last_events = batch.events
         for event in batch.events:
@@ -122,3 +125,9 @@ class PoolView:
         self.ended_names[sequence.seq] = sequence.name
         if len(self.ended_names) > ENDED_NAMES:
             del self.ended_names[next(iter(self.ended_names))]
+
+
+def _step_seconds(batch: e.Batch) -> float:
+    """How long the batch's step took; its time comes with its last event."""
+    timed = batch.events[-1] if batch.events else None
+    return timed.schedule_s + timed.run_s + timed.update_s if isinstance(timed, e.StepTimed) else 0.0

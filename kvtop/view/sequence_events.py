@@ -9,6 +9,7 @@ import msgspec
 
 from kvtop.engine import events as e
 from kvtop.view.clean import clean_line
+from kvtop.view.life import Life
 from kvtop.view.sequence_view import EndedRequest, SequenceView, display_name
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ENDED_TEXT = 200
 
 def queued(view: PoolView, event: e.Queued) -> None:
     view.counters.requests += 1
-    view.sequences[event.seq] = SequenceView(
+    view.sequences[event.seq] = sequence = SequenceView(
         seq=event.seq,
         request_id=event.request_id,
         name=display_name(event.request_id, 0, event.n > 1 or event.beam_width > 1),
@@ -38,6 +39,7 @@ def queued(view: PoolView, event: e.Queued) -> None:
         queued_step=view.step,
         queued_s=view.wall_s,
     )
+    sequence.life.enter("waits", view.step, view.wall_s)
 
 
 def rejected(view: PoolView, event: e.Rejected) -> None:
@@ -83,8 +85,10 @@ def forked(view: PoolView, event: e.Forked) -> None:
         admitted_order=0,
         admitted_step=None,
         queued_step=view.step,
+        life=Life(),
     )
     view.sequences[event.seq] = child
+    child.life.enter("decode" if event.runs_now else "waits", view.step, view.step_began_s)
     if event.runs_now:  # beside its parent and as old as it: no admission of its own
         child.status = "running"
         child.admitted_order = parent.admitted_order
@@ -130,6 +134,7 @@ def runs(view: PoolView, sequence: SequenceView) -> None:
     sequence.preempt_mode = None
     sequence.admitted_order = view.admissions
     sequence.admitted_step = view.step
+    sequence.life.enter(sequence.phase, view.step, view.step_began_s)
     view.slots.assign(sequence.seq)
 
 
@@ -143,6 +148,7 @@ def preempted(view: PoolView, event: e.Preempted) -> None:
     if event.mode == "recompute":
         sequence.high_water = max(sequence.high_water, sequence.computed)
         sequence.computed = 0
+    sequence.life.enter(sequence.phase, view.step, view.step_began_s)
 
 
 def finished(view: PoolView, event: e.Finished) -> None:
@@ -189,6 +195,7 @@ def list_completed(view: PoolView, event: e.Completed) -> None:
             ended_s=view.wall_s,
             ended_step=view.step,
             longest_gap_s=first.longest_gap_s if first else 0.0,
+            life=first.life if first else Life(is_cut=True),
             text=clean_line((event.answer_text or (first.raw_text if first else ""))[-ENDED_TEXT:], ENDED_TEXT),
         )
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from kvtop.engine.events import FinishReason, PreemptMode, SequenceState, SequenceStatus, Waits, from_runs
 from kvtop.view.clean import clean_line, clean_text
+from kvtop.view.life import Life, Phase
 
 TEXT_TAIL = 2_000
 """Characters of generated text kept for each sequence."""
@@ -69,6 +70,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
     """The stop string (untrusted) or token id that ended it."""
     raw_text: str = ""
     """The end of what it generated, as it came: never show this, show ``text``."""
+    life: Life = msgspec.field(default_factory=Life)
 
     @property
     def generated(self) -> int:
@@ -83,6 +85,17 @@ class SequenceView(msgspec.Struct, kw_only=True):
     def in_prefill(self) -> bool:
         """More than the newest token lacks KV, so the next step samples nothing or catches up first."""
         return self.tokens - self.computed > 1 or self.computed < self.prompt_tokens
+
+    @property
+    def phase(self) -> Phase:
+        """What it goes through now."""
+        if self.status == "swapped":
+            return "swapped"
+        if self.status == "waiting":
+            return "preempted" if self.preemptions else "waits"
+        if not self.in_prefill:
+            return "decode"
+        return "recompute" if self.preemptions else "prefill"
 
     @property
     def frozen(self) -> bool:
@@ -108,6 +121,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
             self.longest_gap_s = max(self.longest_gap_s, wall_s - self.last_token_s)
         self.last_token_s = wall_s
         self.last_token_step = step
+        self.life.enter("decode", step + 1, wall_s)
 
     def keep_times_of(self, before: SequenceView) -> None:
         """Take over what a snapshot doesn't tell from what was known of the same sequence before it."""
@@ -119,6 +133,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
         self.last_token_s = before.last_token_s
         self.last_token_step = before.last_token_step
         self.longest_gap_s = before.longest_gap_s
+        self.life = before.life
 
     def fills(self, block_size: int, blocks: int) -> list[int]:
         """Computed slots in each of its first ``blocks`` blocks."""
@@ -142,6 +157,8 @@ class EndedRequest(msgspec.Struct, frozen=True, kw_only=True):
     ended_s: float
     ended_step: int
     longest_gap_s: float = 0.0
+    life: Life = msgspec.field(default_factory=Life)
+    """Of its first sequence."""
     text: str = ""
     """The end of its first sequence's text, clean and on one line; for a rejected one the reason."""
 
@@ -171,5 +188,6 @@ def from_state(state: SequenceState) -> SequenceView:
         wait=state.wait,
         admitted_order=state.admitted_order,
         queued_step=state.queued_step,
+        life=Life(is_cut=True),
         raw_text=state.text[-TEXT_TAIL:],
     )

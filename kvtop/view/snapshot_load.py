@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from kvtop.engine.events import Advanced, Batch, Completed, Rejected, Snapshot, StepTimed, Warned
-from kvtop.view.blocks_view import BlocksView
+from kvtop.view.blocks_view import UNKNOWN_PARENT, BlocksView
 from kvtop.view.sequence_events import list_completed, list_rejected
 from kvtop.view.sequence_view import from_state
 
@@ -67,6 +67,9 @@ def _load_sequences(view: PoolView, snapshot: Snapshot) -> None:
         else:
             view.remember_name(sequence)
             view.slots.release(seq)
+    for sequence in view.sequences.values():
+        sequence.life.enter(sequence.phase, view.step, view.wall_s)
+        sequence.life.hold(view.step, len(sequence.table))
     alive = {sequence.request_id for sequence in view.sequences.values()}
     view.over = {request_id: sequence for request_id, sequence in view.over.items() if request_id in alive}
     for sequence in sorted(view.sequences.values(), key=lambda s: s.admitted_order):
@@ -77,9 +80,12 @@ def _load_sequences(view: PoolView, snapshot: Snapshot) -> None:
 
 def _load_blocks(view: PoolView, snapshot: Snapshot) -> None:
     blocks = view.blocks
+    hashes = np.frombuffer(snapshot.hashes, "<u8")
+    untold = np.where(hashes != 0, np.uint64(UNKNOWN_PARENT), np.uint64(0))
     blocks.load(
         ref_counts=np.frombuffer(snapshot.ref_counts, "<u4").astype(np.int32),
-        hashes=np.frombuffer(snapshot.hashes, "<u8"),
+        hashes=hashes,
+        parents=np.frombuffer(snapshot.parents, "<u8") if snapshot.parents else untold,
         owners=np.frombuffer(snapshot.owners, "<i8"),
         fills=np.frombuffer(snapshot.fills, "<u2").astype(np.int32),
         order=np.frombuffer(snapshot.queue or snapshot.free + snapshot.cached, "<i4"),
@@ -100,6 +106,7 @@ def _load_swap(view: PoolView, snapshot: Snapshot) -> None:
     view.swap.load(
         ref_counts=ref_counts,
         hashes=np.zeros(count, np.uint64),
+        parents=np.zeros(count, np.uint64),
         owners=np.zeros(count, np.int64),
         fills=np.zeros(count, np.int32),
         order=np.frombuffer(snapshot.swap_free, "<i4"),

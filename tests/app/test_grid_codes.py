@@ -25,7 +25,7 @@ def pool() -> tuple[BlocksView, OwnerSlots]:
     blocks.take([(0, 4)], 5, step=1)
     blocks.take([(4, 2), (6, 2)], 9, step=2)
     blocks.write([0, 1, 2, 3, 4, 5, 6, 7], [16, 16, 16, 4, 16, 16, 16, 16], step=2)
-    blocks.index([(4, 4)], [11, 12, 13, 14], step=2)
+    blocks.index([(4, 4)], [11, 12, 13, 14], parent=0, step=2)
     blocks.hold([(4, 2)], 5, step=3)
     blocks.release([(6, 2)], step=3)
     return blocks, slots

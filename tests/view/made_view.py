@@ -102,7 +102,7 @@ class MadeView:
         first = self._free
         self._free += blocks
         self.view.blocks.take([(first, blocks)], 999, self.view.step)
-        self.view.blocks.index([(first, blocks)], list(range(1, blocks + 1)), self.view.step)
+        self.view.blocks.index([(first, blocks)], list(range(1, blocks + 1)), 0, self.view.step)
         self.view.blocks.release([(first, blocks)], self.view.step)
 
     def drop(self, sequence: SequenceView) -> None:

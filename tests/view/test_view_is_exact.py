@@ -26,6 +26,7 @@ def assert_equals_engine(view: PoolView, harness: Harness) -> None:
     assert view.incomplete_since is None
     assert view.blocks.ref_counts.tolist() == np.frombuffer(state.ref_counts, "<u4").tolist()
     assert view.blocks.hashes.tolist() == np.frombuffer(state.hashes, "<u8").tolist()
+    assert view.blocks.parents.tolist() == np.frombuffer(state.parents, "<u8").tolist()
     assert view.blocks.owners.tolist() == np.frombuffer(state.owners, "<i8").tolist()
     assert view.blocks.fills.tolist() == np.frombuffer(state.fills, "<u2").tolist()
     assert view.blocks.free_order().tolist() == np.frombuffer(state.free, "<i4").tolist()
