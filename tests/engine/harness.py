@@ -11,7 +11,7 @@ from kvtop.engine.engine import Engine
 from kvtop.engine.events import Advanced, AnyEvent, Batch, Completed, EngineInfo, Event, Forked, Queued, Rejected
 from kvtop.engine.requests import Request
 from kvtop.engine.scheduler import Scheduler
-from tests.engine.fake_runner import POISON, FakeRunner
+from tests.engine.fake_runner import POISON, FakeRunner, oracle
 
 E = TypeVar("E", bound=Event)
 
@@ -172,3 +172,14 @@ class Harness:
     def of(self, kind: type[E]) -> list[E]:
         """All events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def ask(name: str, prompt: list[int] | int, max_tokens: int = 4, **more: object) -> Request:
+    tokens = [(7 * i + len(name)) % 40 for i in range(prompt)] if isinstance(prompt, int) else prompt
+    return Request(id=name, prompt_token_ids=tokens, max_tokens=max_tokens, **more)  # type: ignore[arg-type]
+
+
+def assert_equal_to_oracle(harness: Harness, *requests: Request) -> None:
+    for request in requests:
+        for index, tokens in harness.outputs[request.id].items():
+            assert tokens == oracle(request, request.prompt_token_ids or [], harness.config.max_model_len, index)
