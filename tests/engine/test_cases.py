@@ -80,6 +80,7 @@ def test_04_a_fully_cached_prompt_still_computes_a_token() -> None:
     assert_equal_to_oracle(harness, first, second)
 
 
+@pytest.mark.parametrize("steps", range(1, 10))
 def test_05_a_resumed_sequence_neither_loses_nor_doubles_its_last_token(steps: int) -> None:
     harness = Harness(num_blocks=8, block_size=4)
     request = ask("A", 3, 10)
