@@ -59,7 +59,7 @@ class Differ:
             request.status = "waiting"
             request.table = []
             request.computed = request.indexed = 0
-        for request_id, tokens, computed, preemptions, _ in reader.running():
+        for request_id, tokens, computed, preemptions, _, _ in reader.running():
             self._take_over(mirror.requests[request_id], tokens, computed, preemptions)
         if mirror.idle != reader.num_idle:
             raise OutOfStep(f"{mirror.idle:,} blocks have no holder, {reader.num_idle:,} stand in the queue")
@@ -80,7 +80,7 @@ class Differ:
             mirror.write(request, computed)
         while request.indexed < len(request.table) and mirror.hashes[request.table[request.indexed]]:
             request.indexed += 1
-        self._requests.running[request.request_id] = request
+        self._requests.runs(request)
 
     @property
     def step_tokens(self) -> tuple[int, int]:
@@ -109,31 +109,57 @@ class Differ:
             for request in requests.running.values():
                 request.indexed = 0
         requests.welcome(self.step)
+        fills = self.mirror.fills
+        decoded: list[MirroredRequest] = []
+        sampled: list[int] = []
         rows: list[tuple[MirroredRequest, int, int]] = []
         grown: list[tuple[MirroredRequest, int, int, int]] = []
         went_on = 0
-        for request_id, tokens, computed, preemptions, held in self._reader.running():
+        for request_id, tokens, computed, preemptions, held, newest in self._reader.running():
             known = requests.running.get(request_id)
-            request = known or self.mirror.requests[request_id]
-            if known is None or request.preemptions != preemptions:
-                grown.append((request, tokens, preemptions, held))
+            if known is None or known.preemptions != preemptions:
+                grown.append((self.mirror.requests[request_id], tokens, preemptions, held))
                 continue
+            request = known
             went_on += 1
-            if tokens != request.tokens or computed > request.computed:
+            told = len(request.table)
+            by_one = tokens == request.tokens + 1 and computed == request.computed + 1
+            if by_one and held == told and computed > request.high_water:
+                decoded.append(request)  # one token more: what most requests do in most steps
+                sampled.append(newest)
+                fills[request.table[request.computed // size]] = request.computed % size + 1
+                request.tokens, request.computed = tokens, computed
+            elif tokens != request.tokens or computed > request.computed:
                 rows.append((request, tokens, computed))
-            if held != len(request.table) or request.indexed < tokens // size:
+            if held != told or request.indexed < tokens // size:
                 grown.append((request, tokens, preemptions, held))
         over: list[RequestEnd] = []
         if went_on != len(requests.running) or len(self.mirror.requests) != self._reader.num_alive:
             over = [self._reader.end(name) for name in self.mirror.requests if not self._reader.is_alive(name)]
             rows += [(self.mirror.requests[end.request_id], end.tokens, end.computed) for end in over]
-        requests.advance(rows)
+        requests.advance(decoded, sampled, rows)
         for end in over:
             requests.end(end)
         if went_on != len(requests.running):
             self._preempt({request.request_id: preemptions for request, _, preemptions, _ in grown})
         for request, tokens, preemptions, held in grown:
             self._grow(request, tokens, preemptions, held)
+        return self._told()
+
+    def observe_growth(self) -> list[AnyEvent]:
+        """The same, right after scheduling: blocks were handed out, and nothing else was done. Looks at less.
+
+        Raises:
+            OutOfStep: the difference cannot be told.
+        """
+        reader, requests = self._reader, self._requests
+        if reader.num_alive != len(self.mirror.requests) or reader.index is not self._index:
+            return self.observe()
+        for request_id, tokens, _, preemptions, held, _ in reader.grown(requests.tables):
+            self._grow(self.mirror.requests[request_id], tokens, preemptions, held)
+        return self._told()
+
+    def _told(self) -> list[AnyEvent]:
         self._blocks.requeue()
         if self.mirror.idle != self._reader.num_idle:
             raise OutOfStep(f"{self._reader.num_idle:,} blocks are idle, {self.mirror.idle:,} were told")

@@ -63,7 +63,7 @@ class Exporter:
         self._differ.step += 1
         self._schedule_s = seconds
         self._scheduled_s = time.monotonic()
-        self._guarded(self._observe_if_news)
+        self._guarded(self._observe_growth)
 
     def after_update(self, seconds: float) -> None:
         """A step's output was taken over, in ``seconds``."""
@@ -119,12 +119,19 @@ class Exporter:
 
     def _observe_if_news(self) -> None:
         if self._differ.has_news():
-            self._observe()
+            self._send(self._differ.observe())
+
+    def _observe_growth(self) -> None:
+        if self._differ.has_news():
+            self._send(self._differ.observe_growth())
 
     def _observe(self, times: StepTimes | None = None) -> None:
         events = self._differ.observe()
         if times is not None:
             events.append(times.event(self._differ))
+        self._send(events)
+
+    def _send(self, events: list[AnyEvent]) -> None:
         if events:
             self._number += 1
             self.outlet.put(self._batch(events))

@@ -6,15 +6,15 @@ answers for the moment it is asked in; it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import NamedTuple, Protocol
 
 from kvtop.engine.events import FinishReason
 
-RunningRow = tuple[str, int, int, int, int]
+RunningRow = tuple[str, int, int, int, int, int]
 """A running request, in what can change with every step: request id; tokens, prompt and generated; tokens whose KV has
-been computed, not counting a step that is under way; preemptions; blocks in its table. A plain tuple: one is made for
-each running request with every observation."""
+been computed, not counting a step that is under way; preemptions; blocks in its table; its newest token's id. A plain
+tuple: one is made for each running request with every observation."""
 
 
 class RequestFacts(NamedTuple):
@@ -67,6 +67,10 @@ class PoolReader(Protocol):
 
     def running(self) -> Sequence[RunningRow]:
         """Running requests, in the scheduler's order."""
+        ...
+
+    def grown(self, known: Mapping[str, Sized]) -> Sequence[RunningRow]:
+        """Those running requests that are not among ``known``, by id, or whose table is longer than what is known."""
         ...
 
     def facts(self, request_id: str) -> RequestFacts:

@@ -14,6 +14,8 @@ class RequestChanges:
 
     def __init__(self, mirror: Mirror, reader: PoolReader, teller: Teller, blocks: BlockChanges) -> None:
         self.running: dict[str, MirroredRequest] = {}
+        self.tables: dict[str, list[int]] = {}
+        """Tables of the same."""
         self.prefill_tokens = 0
         """Of those that the last Advanced told as computed."""
         self.decode_tokens = 0
@@ -58,6 +60,15 @@ class RequestChanges:
                 )
             )
 
+    def runs(self, request: MirroredRequest) -> None:
+        """A request is told as running from now on."""
+        self.running[request.request_id] = request
+        self.tables[request.request_id] = request.table
+
+    def _runs_no_more(self, request_id: str) -> None:
+        self.running.pop(request_id, None)
+        self.tables.pop(request_id, None)
+
     def admit(self, request: MirroredRequest, tokens: int, preemptions: int, blocks: list[int], step: int) -> None:
         """A waiting request runs; ``blocks`` will be its table."""
         mirror, counters = self._mirror, self._mirror.counters
@@ -67,7 +78,7 @@ class RequestChanges:
         request.status = "running"
         request.preemptions = preemptions
         request.admitted_order = mirror.admissions
-        self.running[request.request_id] = request
+        self.runs(request)
         told = {
             "seq": request.seq,
             "tokens": tokens,
@@ -89,14 +100,18 @@ class RequestChanges:
         else:
             self._teller.tell(e.Admitted(id=self._teller.next_id(), promised=0, watermark_blocks=0.0, **told))
 
-    def advance(self, rows: list[tuple[MirroredRequest, int, int]]) -> None:
-        """Requests that have ``(request, tokens, computed)`` now: what was computed and sampled."""
+    def advance(
+        self, decoded: list[MirroredRequest], sampled: list[int], rows: list[tuple[MirroredRequest, int, int]]
+    ) -> None:
+        """What was computed and sampled: ``decoded`` requests each computed one token and sampled that in ``sampled``,
+        as is mirrored already; the others have ``(request, tokens, computed)`` now."""
         mirror, size = self._mirror, self._mirror.info.block_size
-        seqs: list[int] = []
-        counts: list[int] = []
-        sampled: list[int] = []
+        seqs = [request.seq for request in decoded]
+        counts = [1] * len(decoded)
         recomputed = 0
-        self.prefill_tokens = self.decode_tokens = 0
+        self.prefill_tokens, self.decode_tokens = 0, len(decoded)
+        mirror.counters.computed_tokens += len(decoded)
+        mirror.counters.generated_tokens += len(decoded)
         for request, tokens, computed in rows:
             computed = min(computed, len(request.table) * size)
             count = max(0, computed - request.computed)
@@ -135,7 +150,7 @@ class RequestChanges:
         """A running request lost its blocks."""
         self._blocks.index_full(request)
         refs = self._mirror.refs
-        self.running.pop(request.request_id, None)
+        self._runs_no_more(request.request_id)
         request.preemptions += 1
         preempted = e.Preempted(
             id=self._teller.next_id(),
@@ -160,7 +175,7 @@ class RequestChanges:
         request_id = end.request_id
         request = self._mirror.requests.pop(request_id)
         self._blocks.index_full(request)  # the last step may have filled one
-        self.running.pop(request_id, None)
+        self._runs_no_more(request_id)
         finished = e.Finished(
             id=self._teller.next_id(),
             seq=request.seq,

@@ -7,7 +7,7 @@ of vLLM. vLLM's block 0 is a placeholder that no request holds: our block n is i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 from kvtop.engine.events import EngineInfo, FinishReason
@@ -83,6 +83,17 @@ class VllmReader:
         return request_id in self._requests
 
     def running(self) -> list[RunningRow]:
+        return self._rows(self._scheduler.running)
+
+    def grown(self, known: Mapping[str, Sized]) -> list[RunningRow]:
+        tables, nothing = self._tables, ()
+        return self._rows(
+            request
+            for request in self._scheduler.running
+            if len(tables.get(request.request_id, nothing)) != len(known.get(request.request_id, nothing))
+        )
+
+    def _rows(self, requests: Iterable[Any]) -> list[RunningRow]:
         tables = self._tables
         return [
             (
@@ -91,8 +102,9 @@ class VllmReader:
                 request.num_computed_tokens - request.num_in_flight_tokens,
                 request.num_preemptions,
                 len(tables.get(request.request_id, ())),
+                request._all_token_ids[-1],
             )
-            for request in self._scheduler.running
+            for request in requests
         ]
 
     def facts(self, request_id: str) -> RequestFacts:

@@ -19,9 +19,11 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 
 class FakeHttp:
-    """``/metrics`` and whatever else is in ``pages``. ``status`` and ``hangs`` hold for every page."""
+    """``/metrics`` and whatever else is in ``pages``. ``status`` and ``hangs`` hold for every page. Connections are
+    closed after an answer unless ``keep_alive``, so that ``down`` is felt at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_alive: bool = False) -> None:
+        self.keep_alive = keep_alive
         self.pages: dict[str, bytes] = {}
         self.status = 200
         self.hangs = False
@@ -58,7 +60,8 @@ class FakeHttp:
                 body = b"not found" if page is None else page
                 self.send_response(404 if page is None else fake.status)
                 self.send_header("Content-Length", str(len(body)))
-                self.send_header("Connection", "close")
+                if not fake.keep_alive:
+                    self.send_header("Connection", "close")
                 self.end_headers()
                 self.wfile.write(body)
 

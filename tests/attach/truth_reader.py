@@ -6,7 +6,7 @@ content. Blocks that are taken in the order of the queue's head were handed out,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 from kvtop.engine.events import EngineInfo
@@ -82,10 +82,13 @@ class TruthReader:
 
     def running(self) -> list[RunningRow]:
         return [
-            (request_id, request[4], self._computed[request_id], request[6], len(request[7][0]))
+            (request_id, request[4], self._computed[request_id], request[6], len(request[7][0]), 7)
             for request_id, request in self._alive.items()
             if not request[2]
         ]
+
+    def grown(self, known: Mapping[str, Sized]) -> list[RunningRow]:
+        return [row for row in self.running() if row[4] != len(known.get(row[0], ()))]
 
     def facts(self, request_id: str) -> RequestFacts:
         return RequestFacts(self._known[request_id][3], max_tokens=0, priority=0)
