@@ -48,7 +48,7 @@ WORKLOAD_INFO = EngineInfo(
 """What a workload file runs on: the live engine's defaults over the lab's pool."""
 
 
-class _Clock:
+class VirtualClock:
     """Time that passes only when it is spent."""
 
     def __init__(self) -> None:
@@ -94,10 +94,8 @@ def _config(info: EngineInfo) -> SchedulerConfig:
     )
 
 
-def simulate(
-    traffic: Traffic, info: EngineInfo, cost: CostModel, report: Callable[[int], None] = lambda ended: None
-) -> dict[str, Any]:
-    """Run the traffic to its end; the meter's figures. ``report`` is told how many requests have ended.
+def simulated_engine(info: EngineInfo, traffic: Traffic, cost: CostModel, clock: VirtualClock) -> Engine:
+    """A live engine on the simulated runner, whose answers are as long as the traffic's, with the traffic taken in.
 
     Raises:
         Failure: the requests cannot be taken in.
@@ -107,12 +105,24 @@ def simulate(
         known = traffic.answers.get((request.id, index))
         return typical_length(request, index) if known is None else max(0, known - 1)
 
-    clock, meter = _Clock(), Meter(PoolView())
     runner = SimulatedRunner(cost, clock.spend, end_token_after)
     engine = Engine(info, _config(info), runner, WordCodec(), frozenset({EOS}), monotonic=clock, wall=clock)
     refusal = engine.apply(Inject(requests=traffic.requests)).error
     if refusal:
         raise Failure(refusal)
+    return engine
+
+
+def simulate(
+    traffic: Traffic, info: EngineInfo, cost: CostModel, report: Callable[[int], None] = lambda ended: None
+) -> dict[str, Any]:
+    """Run the traffic to its end; the meter's figures. ``report`` is told how many requests have ended.
+
+    Raises:
+        Failure: the requests cannot be taken in.
+    """
+    clock, meter = VirtualClock(), Meter(PoolView())
+    engine = simulated_engine(info, traffic, cost, clock)
     while engine.has_work:
         batch = engine.step()
         if batch is None:
