@@ -1,0 +1,82 @@
+"""Playing a lesson: which scene it is at, what the engine is told on entering one, whether its task is done.
+
+Knows no screen. Whoever drives it hands over every batch that the view has applied, sends the commands of
+``enter``, and shows what ``scene`` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvtop.engine import events as e
+from kvtop.engine.control import AnyCommand, Inject, Preempt
+from kvtop.lessons.commands import PreemptRequest, SceneCommand, parse_command
+from kvtop.lessons.facts import Facts
+from kvtop.lessons.lesson import Lesson, Scene, formula
+from kvtop.view.pool_view import PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an answer was worth. ``truth`` is what really happened."""
+
+    right: bool
+    truth: float
+    said: str
+
+
+class Player:
+    """One run through a lesson over ``view``. ``position`` counts scenes from 0; past the last comes the question."""
+
+    def __init__(self, lesson: Lesson, view: PoolView, position: int = 0) -> None:
+        self.lesson = lesson
+        self.position = min(position, len(lesson.scenes))
+        self._view = view
+        self._facts = Facts(view)
+
+    @property
+    def scene(self) -> Scene | None:
+        """The scene it is at; None at the question."""
+        return self.lesson.scenes[self.position] if self.position < len(self.lesson.scenes) else None
+
+    @property
+    def task_done(self) -> bool:
+        """Whether the student may go on: the scene's formula holds, or it has none."""
+        scene = self.scene
+        return scene is None or not scene.done or bool(formula(scene.done).value(self._facts))
+
+    def enter(self) -> list[AnyCommand]:
+        """What the engine is told when the scene opens: first the requests, then the commands in order."""
+        scene = self.scene
+        if scene is None:
+            return []
+        commands: list[AnyCommand] = [Inject(requests=list(scene.send))] if scene.send else []
+        for text in scene.do:
+            commands += self._resolve(parse_command(text))
+        return commands
+
+    def _resolve(self, command: SceneCommand) -> list[AnyCommand]:
+        if not isinstance(command, PreemptRequest):
+            return [command]
+        running = [s for s in self._view.with_status("running") if s.request_id == command.request_id]
+        newest = max(running, key=lambda sequence: sequence.admitted_order, default=None)
+        return [] if newest is None else [Preempt(seq=newest.seq, mode=command.mode)]
+
+    def take(self, batch: e.Batch) -> None:
+        """A batch that the view has applied."""
+        self._facts.take(batch)
+
+    def go_on(self) -> None:
+        """To the next scene, or to the question."""
+        self.position = min(self.position + 1, len(self.lesson.scenes))
+
+    def go_back(self) -> None:
+        """One scene back, to read it again; nothing that happened is undone."""
+        self.position = max(0, self.position - 1)
+
+    def answer(self, given: float) -> Verdict:
+        """Compare a number, or the index of a choice, with what happened."""
+        question = self.lesson.question
+        truth = float(formula(question.answer).value(self._facts))
+        right = abs(given - truth) <= question.tolerance * abs(truth)
+        return Verdict(right, truth, question.right if right else question.wrong)

@@ -1,0 +1,88 @@
+"""Every lesson can be played to its end on an engine, and its question is answered by what happened there."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvtop.engine.control import Step
+from kvtop.engine.cost import CARDS
+from kvtop.engine.engine import Engine
+from kvtop.engine.simulator import build_simulated_engine
+from kvtop.lessons.lesson import Lesson
+from kvtop.lessons.library import load_library
+from kvtop.lessons.player import Player
+from kvtop.settings import EngineSettings
+from kvtop.view.pool_view import PoolView
+
+LIBRARY = load_library()
+MOST_STEPS = 400
+
+
+class Student:
+    """Does what the scenes ask, one key at a time."""
+
+    def __init__(self, lesson: Lesson) -> None:
+        self.engine: Engine = build_simulated_engine(
+            lesson.settings(EngineSettings()), CARDS["80gb"], lambda seconds: None
+        )
+        self.view = PoolView()
+        self.player = Player(lesson, self.view)
+        self.take()
+
+    def take(self) -> None:
+        batch = self.engine.step()
+        if batch is not None:
+            self.view.apply(batch)
+            self.player.take(batch)
+
+    def play(self) -> None:
+        while self.player.scene is not None:
+            for command in self.player.enter():
+                reply = self.engine.apply(command)
+                assert not reply.error, reply.error
+            self.take()
+            self.do_task()
+            self.player.go_on()
+
+    def do_task(self) -> None:
+        for _ in range(MOST_STEPS):
+            if self.player.task_done:
+                return
+            if self.engine.paused:
+                assert not self.engine.apply(Step()).error
+            self.take()
+        raise AssertionError(f"scene {self.player.position + 1}: the task is never done")
+
+
+def test_there_are_twelve_lessons_in_an_order_and_none_is_faulty() -> None:
+    assert LIBRARY.faults == []
+    assert len(LIBRARY.lessons) == 12
+    orders = [lesson.order for lesson in LIBRARY.lessons]
+    assert orders == sorted(set(orders))
+
+
+@pytest.mark.parametrize("lesson", LIBRARY.lessons, ids=lambda lesson: lesson.id)
+def test_a_lesson_plays_to_its_end_and_knows_the_right_answer(lesson: Lesson) -> None:
+    student = Student(lesson)
+    student.play()
+    truth = student.player.answer(0).truth
+    assert student.player.answer(truth).right
+    assert not student.player.answer(truth + max(2, truth)).right
+    assert truth > 0 or lesson.question.choices
+    if lesson.question.choices:
+        assert 0 <= truth < len(lesson.question.choices)
+
+
+def test_tasks_are_not_done_before_the_student_does_anything() -> None:
+    for lesson in LIBRARY.lessons:
+        student = Student(lesson)
+        open_tasks = 0
+        while (scene := student.player.scene) is not None:
+            for command in student.player.enter():
+                student.engine.apply(command)
+            if scene.done:
+                assert not student.player.task_done, f"{lesson.id}, scene {student.player.position + 1}"
+                open_tasks += 1
+            student.do_task()
+            student.player.go_on()
+        assert open_tasks, f"{lesson.id} asks nothing of the student"
