@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+BROWSER := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 .PHONY: help live test test-all bench lint
 
@@ -18,11 +19,12 @@ live: $(READY)
 	@$(BIN)/kvtop live $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow and not browser"
 	$(BIN)/python tests/wheel_check.py
 
 test-all: lint
-	$(BIN)/pytest
+	$(BIN)/pytest $(if $(BROWSER),,-m "not browser")
+	@$(if $(BROWSER),,echo "the tests of pages in a browser were left out: there is no Chromium (package chromium)")
 	$(BIN)/python tests/wheel_check.py
 
 lint: $(READY)

@@ -30,6 +30,7 @@ COMMANDS = {
     "attach": "watch vLLM and SGLang servers: metrics, KV events, true block tables",
     "model": "pull, list and locate models",
     "replay": "play a recording: pause, step, wind to and fro",
+    "export": "make one web page of a recording, that plays it anywhere",
     "events": "print the events of a recording, one a line",
     "config": "show every setting, its value and where it came from",
 }

@@ -30,10 +30,14 @@ OFTEN = 5
 def admission_exceeds_memory(view: PoolView, now_s: float, held: bool) -> Case | None:
     """Preemptions go on and on: more is admitted than can grow to its end."""
     thrown = view.series.gained(Column.PREEMPTIONS, now_s, figures.PREEMPTION_SECONDS)
-    if thrown is None or thrown[0] < (1 if held else 2) or (thrown[1] < LEAST_SEEN_SECONDS and not held):
+    if thrown is None:
         return None
     per_minute = 60 * thrown[0] / thrown[1]
     if per_minute < (CALM_PER_MINUTE if held else STEADY_PER_MINUTE):
+        return None
+    lately = view.series.gained(Column.PREEMPTIONS, now_s, thrown[1] / 2)
+    steady = lately is not None and 0 < lately[0] < thrown[0]  # some in both halves: more than one bad moment
+    if not held and (not steady or thrown[1] < LEAST_SEEN_SECONDS):
         return None
     return Case(
         "problem",

@@ -17,7 +17,7 @@ from kvtop.view.finding import Finding
 from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.pool_view import PoolView
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.sequence_words import state_of, waits_for
+from kvtop.view.sequence_words import reading_order, state_of, waits_for
 from kvtop.view.waste import Waste, measure_waste
 from kvtop.view.words import UNKNOWN, count, duration, share, size
 
@@ -25,7 +25,6 @@ CELLS_A_ROW = 64
 MOST_CELLS = 64 * CELLS_A_ROW
 MOST_SEQUENCES = 100
 EVENTS = 12
-_STATUS_ORDER = {"running": 0, "swapped": 1, "waiting": 2, "finished": 3}
 
 
 def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Finding] = ()) -> str:
@@ -119,7 +118,7 @@ def _signs(cells: Cells) -> str:
 
 
 def _sequences(view: PoolView) -> list[str]:
-    rows = sorted(view.sequences.values(), key=_place)
+    rows = sorted(view.sequences.values(), key=reading_order)
     counts = ", ".join(f"{len(view.with_status(status)):,} {status}" for status in ("running", "waiting", "swapped"))
     lines = [f"sequences: {counts}"]
     if rows:
@@ -129,13 +128,6 @@ def _sequences(view: PoolView) -> list[str]:
     if len(rows) > MOST_SEQUENCES:
         lines.append(f"   and {len(rows) - MOST_SEQUENCES:,} more")
     return lines
-
-
-def _place(row: SequenceView) -> tuple[int, ...]:
-    """Running ones by admission, waiting ones as they stand in the queue."""
-    if row.status == "running":
-        return 0, row.admitted_order, row.index
-    return _STATUS_ORDER[row.status], row.priority, row.seq
 
 
 def _sequence(view: PoolView, row: SequenceView, width: int) -> str:

@@ -1,4 +1,5 @@
-"""A sequence's state in a word, and what it waits for in a few. Plain functions of a SequenceView."""
+"""A sequence's state in a word, what it waits for in a few, and where it stands in a list. Plain functions of a
+SequenceView."""
 
 from __future__ import annotations
 
@@ -24,3 +25,10 @@ def waits_for(row: SequenceView, is_head: bool = False) -> str:
     if row.wait is None:
         return ""
     return wait_words(row.wait)
+
+
+def reading_order(row: SequenceView) -> tuple[int, ...]:
+    """Running ones by admission, then swapped-out and waiting ones as they stand in the queue."""
+    if row.status == "running":
+        return 0, row.admitted_order, row.index
+    return {"swapped": 1, "waiting": 2, "finished": 3}[row.status], row.priority, row.seq

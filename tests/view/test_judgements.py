@@ -61,6 +61,15 @@ def test_a_single_preemption_is_no_finding_and_neither_are_two_in_the_first_seco
     assert "admission" not in early.standing
 
 
+def test_a_burst_in_one_moment_is_no_steady_rate() -> None:
+    made = under_pressure()
+    made.run(30)
+    for _ in range(5):
+        preempt(made)
+    made.run(29)
+    assert "admission" not in made.standing
+
+
 def test_a_rate_that_wavers_around_the_threshold_fires_once_and_calm_resolves_it() -> None:
     made = under_pressure()
     for pause in (15, 15, 40, 25, 50, 20, 45, 30):
