@@ -1,4 +1,4 @@
-"""Which panel stands where, at any terminal size.
+"""Which panel stands where, on each tab and at any terminal size.
 
 Wide and high enough: two columns. Narrower: the right column goes and what matters most of it moves under the grid;
 lower: panels go from below. The grid always stays. Arithmetic only; ``PanelLayout`` hands the result to Textual.
@@ -7,28 +7,60 @@ lower: panels go from below. The grid always stays. Arithmetic only; ``PanelLayo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
+Tab = Literal["live", "requests", "prefix", "findings"]
+PANELS_OF: dict[Tab, tuple[str, str]] = {
+    "live": ("grid", "sequences"),
+    "requests": ("requests", "life"),
+    "prefix": ("prefix", "block"),
+    "findings": ("findings", "log"),
+}
+"""The panel a tab is about, and the one that goes with it."""
+
+TAB_LINE_FROM = 24
+"""Terminal height from which the tabs have a line of their own."""
 TWO_COLUMNS_FROM = (100, 20)
 """Width, and height between top lines and footer."""
 
 
-def arrange(width: int, height: int, extras: Collection[str] = ()) -> dict[str, Region]:
-    """Panel name → region. ``extras``: panels that were asked for and take the place of others: "decision" and "text"
-    that of the pressure chart, "table" that of the block; where there is no such place, that of the log."""
+def arrange(width: int, height: int, extras: Collection[str] = (), tab: Tab = "live") -> dict[str, Region]:
+    """Panel name → region. ``extras``: panels that were asked for and take the place of others on the live tab:
+    "decision" and "text" that of the pressure chart, "table" that of the block; where there is no such place, that of
+    the log."""
     if height < 5 or width < 10:
-        return {"grid": Region(0, 0, width, height)}
+        return {PANELS_OF[tab][0]: Region(0, 0, width, height)}
     head = 2 if height >= 10 else 1
     regions = {"headline": Region(0, 0, width, head), "footer": Region(0, height - 1, width, 1)}
+    if height >= TAB_LINE_FROM:
+        regions["tabs"] = Region(0, head, width, 1)
+        head += 1
     body = Region(0, head, width, height - head - 1)
-    if body.width >= TWO_COLUMNS_FROM[0] and body.height >= TWO_COLUMNS_FROM[1]:
+    if tab != "live":
+        regions |= _two_panels(body, tab)
+    elif body.width >= TWO_COLUMNS_FROM[0] and body.height >= TWO_COLUMNS_FROM[1]:
         regions |= _two_columns(body, extras)
     else:
         regions |= _one_column(body, extras)
     return regions
+
+
+def _two_panels(body: Region, tab: Tab) -> dict[str, Region]:
+    """Requests and a life side by side where there is room; trees and sentences take the whole width."""
+    main, other = PANELS_OF[tab]
+    if body.height < 12:
+        return {main: body}
+    if tab == "requests" and body.width >= TWO_COLUMNS_FROM[0]:
+        first, second = body.split_vertical(body.width * 3 // 5)
+    elif tab == "prefix":
+        first, second = body.split_horizontal(body.height - 6)
+    else:
+        first, second = body.split_horizontal(body.height // 2)
+    return {main: first, other: second}
 
 
 def _corner(extras: Collection[str]) -> str:
@@ -81,9 +113,10 @@ class PanelLayout(Layout):
 
     def __init__(self) -> None:
         self.extras: frozenset[str] = frozenset()
+        self.tab: Tab = "live"
 
     def arrange(self, parent: Widget, children: Sequence[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
-        regions = arrange(size.width, size.height, self.extras)
+        regions = arrange(size.width, size.height, self.extras, self.tab)
         return [
             WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
             for child in children

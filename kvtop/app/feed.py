@@ -19,6 +19,7 @@ from kvtop.app.past import Past
 from kvtop.engine.control import AnyCommand, BatchMessage, Pause, Reply, Status, TakeSnapshot
 from kvtop.sources.history import History
 from kvtop.sources.source import Source, ViewMessage
+from kvtop.view.findings import FindingsLog
 from kvtop.view.pool_view import PoolView
 
 STALE_AFTER_S = 3.0
@@ -46,6 +47,8 @@ class Feed:
         self.stopped_by = ""
         """Why the engine was paused from here, until somebody has been told."""
         self.live = PoolView()
+        self.findings = FindingsLog()
+        """Of the live view, whatever is shown."""
         self.status = Status(state="loading", detail="starting the engine")
         self._clock = clock
         self._heard_s = clock()

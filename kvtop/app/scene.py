@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kvtop.app.feed import Feed
+from kvtop.app.arrangement import Tab
+from kvtop.app.feed import Feed, Rewinds
 from kvtop.app.grid.shape import Zoom
 from kvtop.app.grid.tones import Mode
 from kvtop.app.palette import Palette
@@ -31,10 +32,13 @@ class Scene:
     """Wall time in seconds, for the clock and for ages."""
     frame_bytes: int | None = None
     """How much one frame may write; None: no limit."""
+    tab: Tab = "live"
     cursor: int | None = None
     """The block under the cursor."""
     selected: int | None = None
     """The sequence that is selected; its blocks are lit."""
+    request: str = ""
+    """The row chosen among the requests, by name: it may be one that is over."""
     mode: Mode = "owner"
     """What the grid's colours mean."""
     zoom: Zoom | None = None
@@ -60,4 +64,5 @@ class Scene:
     @property
     def now_s(self) -> float:
         """The wall time the panels speak of: the present while the view is live, else the view's own."""
-        return self.view.wall_s if self.feed.frozen else max(self.clock(), self.view.wall_s)
+        is_past = self.feed.frozen or isinstance(self.feed.source, Rewinds)
+        return self.view.wall_s if is_past else max(self.clock(), self.view.wall_s)

@@ -35,7 +35,6 @@ def shared(view: PoolView, event: e.Shared) -> None:
 
 def hit(view: PoolView, event: e.Hit) -> None:
     view.blocks.hold(event.runs, event.seq, view.step)
-    view.blocks.hit(event.runs)
     sequence = view.sequences[event.seq]
     sequence.table += e.from_runs(event.runs)
     sequence.life.hold(view.step, len(sequence.table))
@@ -44,6 +43,7 @@ def hit(view: PoolView, event: e.Hit) -> None:
         view.counters.resumed_hit_tokens += event.tokens
     else:
         view.counters.prefix_hit_tokens += event.tokens
+        view.blocks.hit(event.runs)
     _note_peak(view)
 
 

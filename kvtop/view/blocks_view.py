@@ -62,7 +62,8 @@ class BlocksView:
         self.parents = np.zeros(num_blocks, np.uint64)
         """Content hash of the block before it; 0 for a prompt's first block and where ``hashes`` is 0."""
         self.hits = np.zeros(num_blocks, np.int32)
-        """How often a prompt found it in the prefix index, since it entered it or watching began."""
+        """How often a new prompt found it in the prefix index, since it entered it or watching began; that a preempted
+        sequence finds its own blocks again counts for nothing."""
         self.owners = np.zeros(num_blocks, np.int64)
         """Sequence the block was last handed to (when free) or revived for (when cached); 0: nobody yet."""
         self.holders = np.zeros(num_blocks, np.int64)

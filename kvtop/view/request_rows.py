@@ -1,4 +1,4 @@
-"""Requests as a list: those that are not over, then those that are, the latest first; each with its life's figures.
+"""Requests as a list: those that are not over as they came, then those that are, the latest first; with their figures.
 
 A request that is not over has a row for each of its sequences; one that is over has one row. Plain data, for any
 drawer; unknown is None.
@@ -56,8 +56,15 @@ class RequestRow:
 
 def request_rows(view: PoolView, now_s: float) -> list[RequestRow]:
     """All that are known; those that are over as far back as the view remembers."""
-    alive = [_alive(view, sequence, now_s) for sequence in view.sequences.values() if sequence.status != "finished"]
-    return [*alive, *(_over(ended) for ended in reversed(view.ended))]
+    going_on = [sequence for sequence in view.sequences.values() if sequence.status != "finished"]
+    came: dict[str, int] = {}
+    for sequence in going_on:
+        came.setdefault(sequence.request_id, sequence.seq)
+    going_on.sort(key=lambda sequence: (came[sequence.request_id], sequence.index))
+    return [
+        *(_alive(view, sequence, now_s) for sequence in going_on),
+        *(_over(ended) for ended in reversed(view.ended)),
+    ]
 
 
 def _alive(view: PoolView, sequence: SequenceView, now_s: float) -> RequestRow:

@@ -64,6 +64,30 @@ def test_paused_with_the_decision_path(snap_compare: Compare) -> None:
     assert snap_compare(app, terminal_size=(120, 36), run_before=step)
 
 
+@pytest.mark.parametrize("size", [(200, 50), (120, 36), (80, 24), (60, 20)])
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("2", "down", "down"), ("going on", "life of", "blocks it held", "▌", "now")),
+        (("3", "down"), ("prefix tree", "sharing saves", "held by", "▌")),
+        (("5",), ("findings", "→", "since step")),
+    ],
+    ids=["requests", "prefix", "findings"],
+)
+def test_tabs(keys: tuple[str, ...], words: tuple[str, ...], size: tuple[int, int], snap_compare: Compare) -> None:
+    source = running(64, 160)
+    app = make_app(source)
+
+    async def watch(pilot: Pilot[None]) -> None:
+        while not app.feed.findings.standing:
+            source.run(20)
+            app.feed.poll()
+            app.live.tick(True)
+        await prepared(app, ("kvtop", "POOL", *words), keys)(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=watch)
+
+
 @pytest.mark.parametrize("size", [(120, 36), (80, 24)])
 def test_loading(size: tuple[int, int], snap_compare: Compare) -> None:
     source = SteppedSource(EngineSettings(num_blocks=96), loading=True)

@@ -13,9 +13,10 @@ from kvtop.app.actions.engine import ENGINE
 from kvtop.app.actions.grid import GRID
 from kvtop.app.actions.sequences import SEQUENCES
 from kvtop.app.actions.stepping import STEPPING
+from kvtop.app.actions.tabs import TABS
 from kvtop.app.actions.window import WINDOW
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *WINDOW)}
+ACTIONS: dict[str, Action] = {action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *TABS, *WINDOW)}
 
 
 def panel_bindings(panel: str) -> list[BindingType]:

@@ -32,6 +32,20 @@ READING = {
         "The last minute. The strong area is held by sequences, the soft one on top is cached and can be taken back at "
         "any time. The dashed line is the watermark: admission stops there. ▲ marks a preemption."
     ),
+    "requests": (
+        "Every request, also those that are over. waited: until its first admission. first in: from its arrival to its "
+        "first token. pause: the longest time between two of its tokens. out: how often it was preempted. Beside it "
+        "the chosen one's life: what it went through, and above the same steps the blocks it held."
+    ),
+    "prefix": (
+        "The prefix index. A row is a run of full blocks that prompts have in common; what is indented follows it. "
+        "ref: tables that hold these blocks. hits: prompts that found them since watching began. saves: blocks that "
+        "the holders would need beside these if each had its own."
+    ),
+    "findings": (
+        "What a careful reader of all figures would remark: the finding, its evidence, what to do. It stands for as "
+        "long as it is so; what has passed is listed below."
+    ),
 }
 GROUPS = {
     "stepping": "Time",
@@ -39,6 +53,7 @@ GROUPS = {
     "sequences": "Sequences",
     "grid": "The grid",
     "log": "The log",
+    "tabs": "Tabs",
     "view": "The screen",
 }
 

@@ -13,20 +13,26 @@ from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS, panel_bindings
 from kvtop.app.actions.action import Action
+from kvtop.app.arrangement import PANELS_OF, Tab
 from kvtop.app.palette import Palette
 from kvtop.app.scene import Scene
 from kvtop.app.screens.words import Words
 from kvtop.app.theme_files import Theme
 from kvtop.app.widgets.block_panel import BlockPanel
 from kvtop.app.widgets.decision_panel import DecisionPanel
+from kvtop.app.widgets.findings_panel import FindingsPanel
 from kvtop.app.widgets.footer import Footer
 from kvtop.app.widgets.headline import Headline
+from kvtop.app.widgets.life_panel import LifePanel
 from kvtop.app.widgets.log_panel import LogPanel
 from kvtop.app.widgets.painted import Painted
 from kvtop.app.widgets.panels import Panels
 from kvtop.app.widgets.pool_grid import PoolGrid
+from kvtop.app.widgets.prefix_panel import PrefixPanel
 from kvtop.app.widgets.pressure import Pressure
+from kvtop.app.widgets.request_list import RequestList
 from kvtop.app.widgets.sequences import Sequences
+from kvtop.app.widgets.tab_line import TabLine
 from kvtop.app.widgets.table_panel import TablePanel
 from kvtop.app.widgets.text_panel import TextPanel
 from kvtop.engine.control import AnyCommand, Reply
@@ -69,10 +75,18 @@ class LiveScreen(Screen[None]):
         self.grid = PoolGrid(scene, "grid")
         self.sequences = Sequences(scene, "sequences")
         self.log_panel = LogPanel(scene, "log")
+        self.requests = RequestList(scene, "requests")
+        self.prefix = PrefixPanel(scene, "prefix")
+        self.findings = FindingsPanel(scene, "findings")
         self._panels = Panels(
             Headline(scene, "headline"),
+            TabLine(scene, "tabs"),
             self.grid,
             self.sequences,
+            self.requests,
+            LifePanel(scene, "life"),
+            self.prefix,
+            self.findings,
             BlockPanel(scene, "block"),
             self.log_panel,
             Pressure(scene, "pressure"),
@@ -97,6 +111,7 @@ class LiveScreen(Screen[None]):
         if self.scene.feed.stopped_by:
             self.say(f"breakpoint, {self.scene.feed.stopped_by}", "warning")
             self.scene.feed.stopped_by = ""
+        self.scene.feed.findings.observe(self.scene.feed.live, self.scene.now_s)
         self._quiet_frames = 0 if news else self._quiet_frames + 1
         if self._quiet_frames < 2:
             self.redraw()
@@ -109,7 +124,7 @@ class LiveScreen(Screen[None]):
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""
         wanted = self.scene.view.paused if self.scene.decision is None else self.scene.decision
-        self._panels.show(self.scene.extras | {"decision"} if wanted else self.scene.extras)
+        self._panels.show(self.scene.tab, self.scene.extras | {"decision"} if wanted else self.scene.extras)
         in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Painted):
             if panel.id in in_sight:
@@ -123,6 +138,16 @@ class LiveScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         self.redraw()
+
+    def show_tab(self, tab: Tab) -> None:
+        """Open a tab and give the keys to what it is about."""
+        self.scene.tab = tab
+        self.redraw()
+        self.set_focus(self._panels.get_child_by_id(PANELS_OF[tab][0]))
+
+    @on(TabLine.Opened)
+    def _tab_opened(self, event: TabLine.Opened) -> None:
+        self.show_tab(event.tab)
 
     # --- what is selected -----------------------------------------------------------------------------------------
 
@@ -141,6 +166,8 @@ class LiveScreen(Screen[None]):
             self.app.exit(return_code=130)
         elif scene.feed.in_past:
             scene.feed.thaw()
+        elif scene.tab != "live":
+            self.show_tab("live")
         elif scene.extras:
             scene.extras = frozenset()
         elif scene.filter:
@@ -196,12 +223,12 @@ class LiveScreen(Screen[None]):
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
         self.scene.filter = event.value
-        self.sequences.redraw()
+        self.redraw()
 
     @on(Input.Submitted, "#filter")
     def _filter_kept(self, event: Input.Submitted) -> None:
         event.input.remove_class("open")
-        self.set_focus(self.sequences)
+        self.set_focus(self.requests if self.scene.tab == "requests" else self.sequences)
         self.redraw()
 
     # --- words and files ------------------------------------------------------------------------------------------

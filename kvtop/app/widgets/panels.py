@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.layout import Layout
 from textual.widget import Widget
 
-from kvtop.app.arrangement import PanelLayout, arrange
+from kvtop.app.arrangement import PanelLayout, Tab, arrange
 
 
 class Panels(Widget):
@@ -19,13 +19,13 @@ class Panels(Widget):
     def layout(self) -> Layout:
         return self._panels
 
-    def show(self, extras: frozenset[str]) -> None:
-        """Give a place to the panels that were asked for."""
-        if extras != self._panels.extras:
-            self._panels.extras = extras
+    def show(self, tab: Tab, extras: frozenset[str]) -> None:
+        """Give a place to the panels of a tab and to those that were asked for."""
+        if (tab, extras) != (self._panels.tab, self._panels.extras):
+            self._panels.tab, self._panels.extras = tab, extras
             self.children[0].refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
 
     def in_sight(self) -> list[str]:
         """Ids of the panels that have a place at this size, in the order of the keys."""
-        regions = arrange(self.size.width, self.size.height, self._panels.extras)
+        regions = arrange(self.size.width, self.size.height, self._panels.extras, self._panels.tab)
         return [child.id for child in self.children if child.id in regions]
