@@ -1,6 +1,6 @@
 """A film → one HTML file that needs nothing else: no font, no script, no picture from anywhere.
 
-The page's script and styles are files of their own beside this one. A content security policy names their hashes and
+The page's scripts and styles are files of their own beside this one. A content security policy names their hashes and
 forbids all else, so that even a text that slipped through could load or run nothing. Data lies in the page deflated, as
 base64, in blocks that no browser executes; the script puts texts on the page as text only.
 """
@@ -46,7 +46,7 @@ _PAGE = """\
 
 def make_document(film: Film, title: str, look: dict[str, Any]) -> str:
     """The page. ``title`` may hold anything; ``look``: colours and shares as the script expects them (see look.py)."""
-    script, style = _asset("player.js"), _asset("player.css")
+    script, style = _asset("grid.js") + _asset("player.js"), _asset("player.css")
     facts = json.dumps({**film.facts, "title": title, "look": look}, separators=(",", ":"))
     return _PAGE.format(
         policy=(
