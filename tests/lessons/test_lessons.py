@@ -86,3 +86,26 @@ def test_tasks_are_not_done_before_the_student_does_anything() -> None:
             student.do_task()
             student.player.go_on()
         assert open_tasks, f"{lesson.id} asks nothing of the student"
+
+
+def test_the_next_block_comes_in_the_step_that_the_lesson_says() -> None:
+    lesson = LIBRARY.find("one-more-token")
+    assert lesson is not None
+    student = Student(lesson)
+    student.play()
+    predicted = student.player.answer(0).truth
+    taken = 0
+    before = student.view.blocks.active
+    while student.view.blocks.active == before:
+        student.engine.apply(Step())
+        student.take()
+        taken += 1
+    assert taken == predicted
+
+
+def test_a_watermark_keeps_the_second_half_of_its_lesson_from_preempting() -> None:
+    lesson = LIBRARY.find("watermark")
+    assert lesson is not None
+    student = Student(lesson)
+    student.play()
+    assert student.player.answer(0).truth == student.view.counters.preemptions > 0
