@@ -67,9 +67,7 @@ class FakeHttp:
 
             def log_message(self, *args: Any) -> None: ...
 
-        ThreadingHTTPServer.allow_reuse_address = True
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._server.daemon_threads = True
+        self._server = _QuietServer(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -85,6 +83,15 @@ class FakeHttp:
         self.down()
 
 
+class _QuietServer(ThreadingHTTPServer):
+    """Clients that leave in the middle are what tests are about, nothing to print."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None: ...
+
+
 class FakeEvents:
     """A publisher of KV events with its replay socket, as vLLM's: ``publish`` numbers messages from ``number`` on."""
 
@@ -96,6 +103,7 @@ class FakeEvents:
         self._old_replay = old_replay
         self._context = zmq.Context()
         self._pub = self._context.socket(zmq.PUB)
+        self._pub.set_hwm(100_000)  # as vLLM's
         self.port = self._pub.bind_to_random_port("tcp://127.0.0.1")
         self._router = self._context.socket(zmq.ROUTER)
         self.replay_port = self._router.bind_to_random_port("tcp://127.0.0.1")
