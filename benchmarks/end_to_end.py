@@ -1,10 +1,11 @@
 """Whole workloads on a CPU: the engine beside transformers' ``generate`` and continuous batching.
 
-    python -m benchmarks.end_to_end [--rounds N]
+    python -m benchmarks.end_to_end [--rounds N] [--vllm PYTHON]
 
 Same weights (bf16), same token ids in, the same number of tokens out, in one process and in turn. The ragged workload
 goes to ``generate`` as it must, in static batches of 16 that each run until their longest answer is done; both then
-count the tokens that were asked for.
+count the tokens that were asked for. With the interpreter of an environment that has vLLM's CPU build, that one runs
+the ragged workload too, in a process of its own and in turn with the engine.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import argparse
 
 from benchmarks.cpu.contestants import Contest, fixture
 from benchmarks.cpu.rounds import compare, print_row
+from benchmarks.cpu.vllm_peer import VllmPeer
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="workloads beside transformers")
     parser.add_argument("--rounds", type=int, default=2)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--vllm", metavar="PYTHON", help="the interpreter of an environment with vLLM's CPU build")
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
     contest = Contest()
     batch57, workload64 = fixture("batch57"), fixture("workload64")
     print(f"end to end, {contest.name}")
@@ -43,6 +47,11 @@ def main() -> int:
         rounds,
     )
     print_row("workload64, ragged, s, generate by 16", compared, 2.3)
+    if arguments.vllm:
+        with VllmPeer(arguments.vllm, contest.folder) as peer:
+            peer.run(workload64[:4])  # whatever it prepares at the first call
+            compared = compare(lambda: contest.engine(workload64).seconds, lambda: peer.run(workload64).seconds, rounds)
+            print_row(f"workload64, ragged, s, vLLM {peer.version}", compared, 1.0)
     return 0
 
 

@@ -63,7 +63,7 @@ class Contest:
 
     def __init__(self, dtype: str = "bfloat16") -> None:
         transformers.logging.set_verbosity_error()
-        folder = resolve_model(DEFAULT_MODEL)
+        self.folder = folder = resolve_model(DEFAULT_MODEL)
         settings = EngineSettings(dtype=dtype, num_blocks=1, device="cpu")
         self.engine_model: LoadedModel = load_model(folder, settings)
         self.plain: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
