@@ -152,6 +152,9 @@ class Settings:
     values: Mapping[str, Value]
     warnings: tuple[str, ...]
     config_path: Path
+    keys: Mapping[str, tuple[str, ...]]
+    """The config file's [keys]: name of an action → the keys it is to listen to, as they are written there. Which
+    actions and keys there are is the screen's to say."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
@@ -174,16 +177,19 @@ def gather(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) ->
     """The value of every setting. ``flags`` holds parsed values of the flags that were given, by setting name."""
     path = config_path(environ)
     warnings: list[str] = []
+    from_environment = _from_environment(environ, warnings)
+    tables = _tables_of(path, warnings)
+    keys = _keys_from(tables.pop("keys", {}), path, warnings)
     layers: list[dict[str, Value]] = [
         {name: Value(value, "flag") for name, value in flags.items()},
-        _from_environment(environ, warnings),
-        _from_file(path, warnings),
+        from_environment,
+        _from_tables(tables, path, warnings),
     ]
     _settle_pool_size(layers, warnings)
     values = {setting.name: Value(setting.default, "default") for setting in SETTINGS}
     for layer in reversed(layers):
         values.update(layer)
-    return Settings(values, tuple(warnings), path)
+    return Settings(values, tuple(warnings), path, keys)
 
 
 def _from_environment(environ: Mapping[str, str], warnings: list[str]) -> dict[str, Value]:
@@ -197,20 +203,40 @@ def _from_environment(environ: Mapping[str, str], warnings: list[str]) -> dict[s
     return found
 
 
-def _from_file(path: Path, warnings: list[str]) -> dict[str, Value]:
+def _tables_of(path: Path, warnings: list[str]) -> dict[str, Any]:
+    """What the config file holds; nothing when there is none, or none that can be read."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         warnings.append(f"{path}: cannot be read as TOML: {error}; ignored")
         return {}
+
+
+def _keys_from(table: object, path: Path, warnings: list[str]) -> dict[str, tuple[str, ...]]:
+    """The section [keys]: one key a name, or a list of them."""
+    if not isinstance(table, dict):
+        warnings.append(f"{path}: keys is {table!r}, expected a section [keys]; ignored")
+        return {}
+    found = {}
+    for name, raw in table.items():
+        keys = raw if isinstance(raw, list) else [raw]
+        if keys and all(isinstance(key, str) and key for key in keys):
+            found[name] = tuple(keys)
+        else:
+            warnings.append(f'{path}: keys.{name} is {raw!r}, expected a key, "f5", or some, ["f5", "ctrl+x"]; ignored')
+    return found
+
+
+def _from_tables(tables: dict[str, Any], path: Path, warnings: list[str]) -> dict[str, Value]:
     by_key = {setting.key: setting for setting in SETTINGS}
     sections = sorted({setting.section for setting in SETTINGS})
+    allowed_sections = ", ".join(sorted([*sections, "keys"]))
     found = {}
     for section, table in tables.items():
         if section not in sections or not isinstance(table, dict):
-            warnings.append(f"{path}: unknown section {section!r}, expected {', '.join(sections)}; ignored")
+            warnings.append(f"{path}: unknown section {section!r}, expected {allowed_sections}; ignored")
             continue
         for name, raw in table.items():
             setting = by_key.get(f"{section}.{name}")

@@ -161,3 +161,17 @@ def test_config_prints_a_table_with_warnings_on_stderr(tmp_path: Path) -> None:
     assert f"{file}: engine.block_size is 24, expected a power of two from 1 to 256; ignored" in done.stderr
     (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("engine.block_size"))
     assert row == ["engine.block_size", "16", "default"]
+
+
+def test_config_shows_keys_and_says_what_is_wrong_with_one(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[keys]\npause = ["f5", "."]\nstep = "n"\npouse = "x"\nabort = "f99"\n')
+    done = run_python("-m", "kvtop", "config", KVTOP_CONFIG=str(file), COLUMNS="200")
+    assert done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("keys.")]
+    assert rows == [["keys.pause", "f5,", "full_stop", "config", "file"], ["keys.step", "n", "config", "file"]]
+    assert f"{file}: keys.pouse: there is no action of that name; did you mean pause" in done.stderr
+    assert f"{file}: keys.abort: there is no key 'f99', expected a character or a name like f5" in done.stderr
+    listed = run_python("-m", "kvtop", "config", "--keys", "--json", KVTOP_CONFIG=str(file))
+    actions = {entry["action"]: entry["keys"] for entry in json.loads(listed.stdout)}
+    assert (actions["pause"], actions["quit"]) == ("f5,full_stop", "q,ctrl+c,ctrl+q")

@@ -59,8 +59,8 @@ def test_every_engine_setting_can_be_set_and_the_rest_keep_their_default(tmp_pat
             "[engine]\nbloc_size = 16\n",
             "unknown key engine.bloc_size, expected one of model, device, dtype, block_size",
         ),
-        ("[engin]\nblock_size = 16\n", "unknown section 'engin', expected engine, model, screen; ignored"),
-        ("block_size = 16\n", "unknown section 'block_size', expected engine, model, screen; ignored"),
+        ("[engin]\nblock_size = 16\n", "unknown section 'engin', expected engine, keys, model, screen; ignored"),
+        ("block_size = 16\n", "unknown section 'block_size', expected engine, keys, model, screen; ignored"),
         ("[engine\n", "cannot be read as TOML"),
         ("[engine]\nnum_blocks = 4\nkv_memory = '1GiB'\n", "num_blocks and kv_memory exclude each other"),
     ],
@@ -73,6 +73,27 @@ def test_a_bad_config_value_is_a_warning_with_file_key_and_what_is_allowed(
     assert said.startswith(f"{tmp_path / 'config.toml'}: ")
     assert warning in said
     assert settings["block_size"] == 16
+
+
+def test_keys_are_taken_over_as_they_are_written(tmp_path: Path) -> None:
+    settings = gather({}, with_file(tmp_path, '[keys]\npause = "f5"\nstep = [".", "n"]\n'))
+    assert settings.keys == {"pause": ("f5",), "step": (".", "n")} and settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("[keys]\npause = 5\n", "keys.pause is 5, expected a key"),
+        ("[keys]\npause = []\n", "keys.pause is [], expected a key"),
+        ("[keys]\npause = ['f5', 5]\n", "keys.pause is ['f5', 5], expected a key"),
+        ("[keys]\npause = ''\n", "keys.pause is '', expected a key"),
+        ("keys = 'vim'\n", "keys is 'vim', expected a section [keys]"),
+    ],
+)
+def test_what_is_no_key_is_a_warning(text: str, warning: str, tmp_path: Path) -> None:
+    settings = gather({}, with_file(tmp_path, text))
+    (said,) = settings.warnings
+    assert said.startswith(f"{tmp_path / 'config.toml'}: {warning}") and settings.keys == {}
 
 
 def test_a_config_file_that_is_not_text_is_a_warning(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme as TextualTheme
 
-from kvtop.app.actions import ACTIONS
 from kvtop.app.actions.action import key_words
 from kvtop.app.feed import Feed
 from kvtop.app.link import MeasuredDriver
@@ -40,7 +39,7 @@ class AppSettings:
     first_commands: tuple[AnyCommand, ...] = ()
     """Sent at the start; the engine carries them out before its first step."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Action name → keys, in place of its own."""
+    """Action name → keys as bindings have them, in place of its own (see key_map)."""
     history: History | None = None
     """What is recorded while the engine runs, to step back into."""
     warnings: tuple[str, ...] = ()
@@ -74,8 +73,9 @@ class KvtopApp(App[None]):
         self.set_keymap(settings.keys)
 
     def get_default_screen(self) -> Screen[None]:
+        settings = self._settings
         self.live = LiveScreen(
-            self.scene, self._themes, self.use_theme, self.restart_engine, self._settings.pictures_folder
+            self.scene, self._themes, self.use_theme, self.restart_engine, settings.pictures_folder, settings.keys
         )
         return self.live
 
@@ -112,7 +112,7 @@ class KvtopApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action, for the palette."""
-        for action in ACTIONS.values():
+        for action in self.live.actions:
             words = f"{action.help}  {key_words(action.keys)}"
             yield SystemCommand(action.title, words, lambda name=action.name: self.live.action_do(name))
 

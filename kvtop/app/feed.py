@@ -31,6 +31,8 @@ _SILENT_STATES = ("idle", "paused", "failed", "stopped", "loading")
 class Rewinds(Protocol):
     """A source that can itself go back (a recording)."""
 
+    last_step: int
+
     def back(self, steps: int = 1) -> None: ...
 
 
@@ -62,6 +64,12 @@ class Feed:
     def view(self) -> PoolView:
         """What the panels show."""
         return self._frozen or self.live
+
+    @property
+    def paused(self) -> bool:
+        """It stands until somebody says go on: the engine is paused, or the recording. (That an engine was paused while
+        it was recorded says nothing of the recording.)"""
+        return self.status.state == "paused" if isinstance(self.source, Rewinds) else self.live.paused
 
     @property
     def frozen(self) -> bool:
@@ -99,7 +107,7 @@ class Feed:
 
     def _stop_at_breakpoint(self) -> None:
         came_true = self.breakpoints.check(self.live)
-        if came_true and not self.live.paused:
+        if came_true and not self.paused:
             self.stopped_by = came_true
             self.send(Pause())
 

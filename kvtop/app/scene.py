@@ -62,6 +62,11 @@ class Scene:
         return self.feed.view
 
     @property
+    def stands(self) -> bool:
+        """One step is shown and stays: the engine or the recording is paused, or the view was stepped back."""
+        return self.feed.paused or self.feed.in_past
+
+    @property
     def now_s(self) -> float:
         """The wall time the panels speak of: the present while the view is live, else the view's own."""
         is_past = self.feed.frozen or isinstance(self.feed.source, Rewinds)

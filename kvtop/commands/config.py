@@ -1,7 +1,7 @@
 """Show every setting, its value and where it came from.
 
 A value is taken from the first that has one: flag, environment variable (KVTOP_*), config file, default. The config
-file is TOML with the sections [engine], [model] and [screen]:
+file is TOML with the sections [engine], [model], [screen] and [keys]:
 
     [engine]
     block_size = 32
@@ -9,12 +9,18 @@ file is TOML with the sections [engine], [model] and [screen]:
 
     [screen]
     theme = "light"
+
+    [keys]
+    pause = ["space", "f5"]
+
+kvtop config --keys lists what a key can do, with the name it has under [keys].
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 from kvtop.commands.engine_flags import say_warnings
 from kvtop.settings import SETTINGS, Settings, gather
@@ -22,20 +28,55 @@ from kvtop.view.clean import clean_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the settings as JSON")
+    parser.add_argument("--keys", action="store_true", help="list the dashboard's actions and their keys instead")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     settings = gather({})
     say_warnings(settings)
-    if args.json:
-        print(json.dumps(_as_json(settings), indent=2))
+    keys = _checked_keys(settings) if settings.keys else {}
+    if args.keys:
+        _print_actions(keys, as_json=args.json)
+    elif args.json:
+        print(json.dumps(_as_json(settings, keys), indent=2))
     else:
-        _print_table(settings)
+        _print_table(settings, keys)
     return 0
 
 
-def _as_json(settings: Settings) -> dict[str, object]:
+def _checked_keys(settings: Settings) -> dict[str, str]:
+    """The keys that will count, by action; what is wrong with the others on stderr."""
+    from kvtop.app.key_map import key_map
+
+    keys, wrong = key_map(settings.keys, str(settings.config_path))
+    say_warnings(replace(settings, warnings=tuple(wrong)))
+    return keys
+
+
+def _print_actions(keys: dict[str, str], *, as_json: bool) -> None:
+    """Everything a key can do, under the name that [keys] knows it by."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from kvtop.app.actions import ACTIONS
+    from kvtop.app.actions.action import key_words
+
+    rows = [(name, keys.get(name, action.keys), action.panel, action.help) for name, action in ACTIONS.items()]
+    if as_json:
+        names = ("action", "keys", "panel", "help")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("action", "keys", "only in", "what it does"):
+        table.add_column(title, overflow="fold")
+    for name, bound, panel, words in rows:
+        table.add_row(name, Text(key_words(bound)), panel, words, style="" if name in keys else "dim")
+    Console(highlight=False).print(table)
+
+
+def _as_json(settings: Settings, keys: dict[str, str]) -> dict[str, object]:
     return {
         "config_file": str(settings.config_path),
         "config_file_exists": settings.config_path.is_file(),
@@ -52,10 +93,11 @@ def _as_json(settings: Settings) -> dict[str, object]:
             }
             for setting in SETTINGS
         ],
+        "keys": {name: bound.split(",") for name, bound in keys.items()},
     }
 
 
-def _print_table(settings: Settings) -> None:
+def _print_table(settings: Settings, keys: dict[str, str]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -67,6 +109,8 @@ def _print_table(settings: Settings) -> None:
         value = settings.values[setting.name]
         origin = {"environment": value.place, "config": "config file"}.get(value.origin, value.origin)
         table.add_row(setting.key, Text(_shown(value.value)), origin, style="" if value.origin != "default" else "dim")
+    for name, bound in keys.items():
+        table.add_row(f"keys.{name}", Text(bound.replace(",", ", ")), "config file")
     console = Console(highlight=False)
     console.print(table)
     state = "" if settings.config_path.is_file() else " (not there)"

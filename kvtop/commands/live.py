@@ -88,8 +88,8 @@ def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) -> int:
-    from kvtop.app.app import AppSettings
     from kvtop.app.run import run_app
+    from kvtop.commands.screen_settings import app_settings
     from kvtop.sources.history import History
     from kvtop.sources.recorder import Recorder
 
@@ -101,14 +101,7 @@ def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) 
     with recording_of(args, recorder):
         return run_app(
             _engine_source(args, settings, recorder.add),
-            AppSettings(
-                theme=settings["theme"],
-                themes_folder=settings.config_path.parent / "themes",
-                pictures_folder=Path.cwd(),
-                first_commands=tuple(first),
-                history=history,
-                warnings=settings.warnings,
-            ),
+            app_settings(settings, first_commands=tuple(first), history=history),
         )
 
 

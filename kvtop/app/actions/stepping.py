@@ -37,7 +37,7 @@ EVENT_KINDS = {
 
 
 def pause(live: LiveScreen) -> None:
-    live.send(control.Resume() if live.scene.feed.live.paused else control.Pause())
+    live.send(control.Resume() if live.scene.feed.paused else control.Pause())
 
 
 def step(live: LiveScreen) -> None:
@@ -61,7 +61,7 @@ def step_until(live: LiveScreen) -> None:
 def _hide_outcome(live: LiveScreen) -> None:
     """While predicting, the view stays at the step before until the outcome is uncovered."""
     feed = live.scene.feed
-    if live.scene.predict and feed.live.paused:
+    if live.scene.predict and feed.paused:
         feed.thaw()
         feed.freeze()
 

@@ -37,7 +37,7 @@ def theme(live: LiveScreen) -> None:
 
 def decision(live: LiveScreen) -> None:
     scene = live.scene
-    shown = scene.view.paused if scene.decision is None else scene.decision
+    shown = scene.stands if scene.decision is None else scene.decision
     scene.decision = not shown
     live.redraw()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS, panel_bindings
-from kvtop.app.actions.action import Action
 from kvtop.app.arrangement import PANELS_OF, Tab
 from kvtop.app.palette import Palette
 from kvtop.app.scene import Scene
@@ -48,7 +48,7 @@ SAID_FOR_S: dict[str, float] = {"information": 4, "warning": 10, "error": 15}
 
 
 class LiveScreen(Screen[None]):
-    """``form_values`` is what the inject form held last."""
+    """``keys``: action name → keys in place of its own. ``form_values`` is what the inject form held last."""
 
     DEFAULT_CSS = """
     LiveScreen { layout: vertical; background: $background; }
@@ -64,12 +64,15 @@ class LiveScreen(Screen[None]):
         use_theme: Callable[[str], None],
         restart: Callable[[], None],
         pictures: Path,
+        keys: Mapping[str, str],
     ) -> None:
         super().__init__()
         self.scene = scene
         self.themes = themes
         self.use_theme = use_theme
         self.restart = restart
+        self.actions = [replace(action, keys=keys.get(action.name, action.keys)) for action in ACTIONS.values()]
+        """All of them, with the keys they listen to."""
         self.form_values: dict[str, str] = {}
         self._pictures = pictures
         self.grid = PoolGrid(scene, "grid")
@@ -123,7 +126,7 @@ class LiveScreen(Screen[None]):
 
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""
-        wanted = self.scene.view.paused if self.scene.decision is None else self.scene.decision
+        wanted = self.scene.stands if self.scene.decision is None else self.scene.decision
         self._panels.show(self.scene.tab, self.scene.extras | {"decision"} if wanted else self.scene.extras)
         in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Painted):
@@ -189,10 +192,6 @@ class LiveScreen(Screen[None]):
         self.select(event.seq)
 
     # --- keys -----------------------------------------------------------------------------------------------------
-
-    @property
-    def actions(self) -> list[Action]:
-        return list(ACTIONS.values())
 
     def action_do(self, name: str) -> None:
         ACTIONS[name].run(self)

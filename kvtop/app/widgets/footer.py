@@ -51,7 +51,7 @@ class Footer(Painted):
         return sorted(kept, key=lambda action: action.footer)
 
     def _label(self, action: Action) -> str:
-        if action.name == "pause" and self.scene.feed.live.paused:
+        if action.name == "pause" and self.scene.feed.paused:
             return "run on"
         if action.name == "freeze" and self.scene.feed.frozen:
             return "thaw"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
+from kvtop.app.feed import Rewinds
 from kvtop.app.lines import Line, Part, Span, between, fitted, fitting, line_width
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Painted
@@ -65,6 +66,9 @@ class Headline(Painted):
         named, feed, view = self.scene.palette.named, self.scene.feed, self.scene.view
         step = f"{view.step:,}" if view.info is not None else UNKNOWN
         spans: list[Span] = []
+        if isinstance(feed.source, Rewinds):
+            step = f"{step} of {feed.source.last_step:,}"
+            spans.append(("recording  ", named.accent))
         if feed.in_past:
             step = f"{view.step:,} of {feed.live.step:,}"
             spans += [(" in the past ", named.badge), ("  ", named.text)]
@@ -89,8 +93,10 @@ class Headline(Painted):
             return " engine died ", named.alarm
         if state in ("loading", "stopped"):
             return {"loading": "◌ loading", "stopped": "■ ended"}[state], named.warning
-        if feed.live.paused or state == "paused":
+        if feed.paused:
             return " ‖ paused ", named.badge
+        if isinstance(feed.source, Rewinds):
+            return "▶ plays", named.good
         return ("◦ idle", named.muted) if state == "idle" else ("▶ running", named.good)
 
     # --- the second line ------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class PoolGrid(Framed, can_focus=True):
         shape, scene = self.shape, self.scene
         assert shape is not None
         view = scene.view
-        since = view.step if view.paused else self._drawn_step + 1
+        since = view.step if self.scene.stands else self._drawn_step + 1
         if self._drawn_step < 0:
             since = view.step + 1
         marks = Marks(scene.cursor, self._lit(), numbered="table" in scene.extras, changed_since=since)
