@@ -23,6 +23,8 @@ from kvtop.view.findings import FindingsLog
 from kvtop.view.pool_view import PoolView
 
 STALE_AFTER_S = 3.0
+LONGEST_STEP_S = 60.0
+"""A step may take that long before silence is taken for a bad sign."""
 _SILENT_STATES = ("idle", "paused", "failed", "stopped", "loading")
 """States in which no news is no bad news."""
 
@@ -34,6 +36,14 @@ class Rewinds(Protocol):
     last_step: int
 
     def back(self, steps: int = 1) -> None: ...
+
+
+@runtime_checkable
+class HasProcess(Protocol):
+    """A source that knows whether its engine's process lives."""
+
+    @property
+    def alive(self) -> bool: ...
 
 
 class Feed:
@@ -76,10 +86,22 @@ class Feed:
         return self._frozen is not None
 
     @property
-    def stale_s(self) -> float | None:
-        """Seconds without a word from an engine that should be talking; None: all is well."""
+    def _silent_s(self) -> float | None:
+        """Seconds without a word, where words are due and it was long."""
         silent = self._clock() - self._heard_s
         return silent if silent >= STALE_AFTER_S and self.status.state not in _SILENT_STATES else None
+
+    @property
+    def computing_s(self) -> float | None:
+        """Seconds that an engine has been at one step; None: not long, or that is not what its silence means."""
+        silent = self._silent_s
+        alive = isinstance(self.source, HasProcess) and self.source.alive
+        return silent if silent is not None and silent <= LONGEST_STEP_S and alive else None
+
+    @property
+    def stale_s(self) -> float | None:
+        """Seconds without a word from an engine that should be talking; None: all is well."""
+        return self._silent_s if self.computing_s is None else None
 
     @property
     def loading_s(self) -> float:

@@ -182,6 +182,11 @@ class EmbeddedSource:
         """Process id of the engine; None while none was started."""
         return self._engine.pid if self._engine else None
 
+    @property
+    def alive(self) -> bool:
+        """Its process runs."""
+        return self._engine is not None and self._engine.alive
+
     def start(self) -> None:
         self._engine = EngineProcess(self._command, self._settings, self._on_batch)
 

@@ -25,6 +25,7 @@ class SteppedSource:
         self.messages: list[Message] = []
         self.sent: list[AnyCommand] = []
         self.restarts = 0
+        self.alive = True
         self.history = History()
         self.recorder = Recorder([self.history])
         self.engine = self._build()

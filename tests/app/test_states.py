@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvtop.engine import control
 from kvtop.engine.control import BatchMessage
 from kvtop.settings import EngineSettings
@@ -74,15 +76,42 @@ async def test_restart_is_for_dead_engines_only() -> None:
     assert source.restarts == 0
 
 
-async def test_silence_of_a_running_engine_is_shown_with_its_age() -> None:
+async def test_a_long_step_of_a_living_engine_is_no_bad_news() -> None:
     source = story(96)
     source.run(5)
     async with on_stage(source) as (app, pilot):
-        assert "no word" not in text(app)
-        app.feed._heard_s -= 7.5
+        assert "computing" not in text(app)
+        app.feed._heard_s -= 6
         app.live.redraw()
         await pilot.pause()
-        assert "no word for 8 s" in text(app) or "no word for 7 s" in text(app)
+        assert "▶ computing, 6 s" in text(app) and "no word" not in text(app)
+        source.run(1)
+        await settle(app, pilot)
+        assert "▶ running" in text(app)
+
+
+@pytest.mark.parametrize(("alive", "silent_s"), [(False, 7), (True, 75)])
+async def test_silence_is_shown_with_its_age_when_the_process_is_gone_or_it_lasts(alive: bool, silent_s: int) -> None:
+    source = story(96)
+    source.run(5)
+    async with on_stage(source) as (app, pilot):
+        source.alive = alive
+        app.feed._heard_s -= silent_s
+        app.live.redraw()
+        await pilot.pause()
+        assert f"no word for {silent_s} s" in text(app) and "computing" not in text(app)
+
+
+@pytest.mark.parametrize("state", ["paused", "idle"])
+async def test_an_engine_with_nothing_to_say_may_be_silent(state) -> None:
+    source = story(96)
+    source.run(5)
+    source.say(state)
+    async with on_stage(source) as (app, pilot):
+        app.feed._heard_s -= 500
+        app.live.redraw()
+        await pilot.pause()
+        assert "no word" not in text(app) and "computing" not in text(app)
 
 
 async def test_a_missed_batch_is_shown_and_a_snapshot_is_asked_for_once() -> None:

@@ -180,9 +180,10 @@ def test_a_killed_engine_is_reported_and_the_recording_holds_every_whole_step(
     engine = watch("well", recorder)
     engine.source.send(Inject(requests=requests(40, longest=200)))
     engine.until(lambda: engine.view.step > 30)
-    assert engine.source.pid is not None
+    assert engine.source.pid is not None and engine.source.alive
     os.kill(engine.source.pid, signal.SIGKILL)
     engine.until(lambda: engine.state == "failed")
+    assert not engine.source.alive
     assert engine.statuses[-1].detail == "the engine process was killed by SIGKILL"
     engine.poll()
     recorder.close()

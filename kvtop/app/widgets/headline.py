@@ -89,6 +89,8 @@ class Headline(Painted):
         state = feed.status.state
         if feed.stale_s is not None:
             return f" no word for {feed.stale_s:.0f} s ", named.badge
+        if feed.computing_s is not None:
+            return f"▶ computing, {feed.computing_s:.0f} s", named.good
         if state == "failed":
             return " engine died ", named.alarm
         if state in ("loading", "stopped"):
