@@ -91,6 +91,11 @@ class ReplaySource:
                 error = "this is a recording: what happened in it cannot be changed"
         self._messages.append(Reply(ticket=command.ticket, error=error))
 
+    @property
+    def last_step(self) -> int:
+        """The last step there is."""
+        return self.timeline.steps[1]
+
     # --- moving ------------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
