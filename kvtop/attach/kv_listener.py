@@ -92,7 +92,7 @@ class KvListener:
                 if live in ready:
                     self._take_live(live)
                 while not self._restart_why.empty():
-                    self._hand_on(self.stream.restart(self._restart_why.get()))
+                    self._hand_on(self.stream.restart(self._restart_why.get(), self._clock()))
                 self._hand_on(self.stream.tick(self._clock()))
                 start = self.stream.ask_replay()
                 if start is not None:

@@ -42,6 +42,8 @@ class KvStream:
         self.next: int | None = None
         """The number expected next; None before the first message."""
         self.restarts = 0
+        self.restarted_s: float | None = None
+        """When the last of them was noticed."""
         self.received = 0
         self.refilled = 0
         """Messages that came by replay."""
@@ -75,7 +77,7 @@ class KvStream:
         newest = self._held[-1].number if self._held else (self.next or 0) - 1
         steps: list[Step] = []
         if number <= newest:
-            steps += self.restart(f"its sequence number fell from {newest:,} to {number:,}")
+            steps += self.restart(f"its sequence number fell from {newest:,} to {number:,}", now_s)
         message = Ordered(number, payload)
         if self.next is None:
             self.next = 0
@@ -120,9 +122,10 @@ class KvStream:
         self._lose_until(self._held[0].number)
         return self._release()
 
-    def restart(self, why: str) -> list[Step]:
+    def restart(self, why: str, now_s: float) -> list[Step]:
         """The publisher began anew, as its numbers or somebody else tell."""
         self.restarts += 1
+        self.restarted_s = now_s
         self.next = self._lost_since = None
         self._replay_due = False
         self._held.clear()

@@ -47,7 +47,7 @@ def ask_sources(target: Target) -> list[KvSource]:
                     return understand(response.raise_for_status().json(), target)
                 except ValueError as error:
                     raise NoSources(str(error)) from None
-    raise NoSources(f"it has neither {VLLM_PAGE} nor {SGLANG_PAGE}; name its publisher with --kv-events")
+    raise NoSources(f"KV events are not known here: it has neither {VLLM_PAGE} nor {SGLANG_PAGE}")
 
 
 class KvWatch:
@@ -69,6 +69,7 @@ class KvWatch:
         self._clock = clock
         self._tokens: dict[int, tuple[float, float]] = {}
         """Rank → last message's time, tokens computed by then."""
+        self._followed_s: float | None = None
         self._found = list(sources)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="kv-sources", daemon=True)
@@ -96,10 +97,16 @@ class KvWatch:
                         self.residency.apply(rank, event)
         return applied
 
-    def server_restarted(self, why: str) -> None:
-        """The server's metrics show that it began anew."""
+    def follow(self, watch: ServerWatch) -> None:
+        """Clear what was told before a restart that the server's metrics show, where numbers did not show it already
+        (they may: then what came since is of the new life)."""
+        if watch.restarted_s is None or watch.restarted_s == self._followed_s:
+            return
+        self._followed_s = watch.restarted_s
         for listener in self.listeners:
-            listener.server_restarted(why)
+            seen_s = listener.stream.restarted_s
+            if seen_s is None or seen_s < (watch.last_life_s or 0.0):
+                listener.server_restarted("its metrics began anew")
 
     def notes(self, watch: ServerWatch) -> list[str]:
         """What somebody who looks at the residency must know, in plain words; ``watch``: the same server's metrics."""

@@ -38,8 +38,8 @@ class ServerWatch:
         """Ranks that a page no longer carried → when that was first seen."""
         self.restarted_s: float | None = None
         """When a restart was last noticed."""
-        self.scrape_s: float | None = None
-        """How long the last answer took."""
+        self.last_life_s: float | None = None
+        """When the life before that restart last answered."""
         self._reader = PageReader()
 
     def take(self, scrape: Scrape) -> None:
@@ -56,11 +56,10 @@ class ServerWatch:
         except NotMetrics as error:
             self.health.refused(now_s, str(error))
             return
-        self.scrape_s = scrape.answered_s - scrape.asked_s
         for reading in readings:
             history = self.ranks.setdefault(reading.rank, RankHistory())
             if history.add(now_s, reading):
-                self.restarted_s = now_s
+                self.restarted_s, self.last_life_s = now_s, self.health.answered_s
         told = {reading.rank for reading in readings}
         self.gone = {rank: self.gone.get(rank, now_s) for rank in self.ranks if rank not in told}
         self.health.answered(now_s)

@@ -39,12 +39,6 @@ class PoolReader(Protocol):
     """One scheduler and its pool."""
 
     @property
-    def num_blocks(self) -> int: ...
-
-    @property
-    def block_size(self) -> int: ...
-
-    @property
     def num_idle(self) -> int:
         """Blocks that nobody holds."""
         ...

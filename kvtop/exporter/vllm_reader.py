@@ -61,8 +61,6 @@ class VllmReader:
         self._tables: dict[str, list[Any]] = groups[0].req_to_blocks
         self._seen: dict[str, Any] = {}
         """Requests asked about, until they are forgotten: a scheduler drops them when they end."""
-        self.block_size: int = groups[0].block_size
-        self.num_blocks = len(self._blocks) - 1
 
     @property
     def num_idle(self) -> int:

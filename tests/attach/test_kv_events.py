@@ -338,11 +338,40 @@ def test_row_7_a_restart_clears_the_view_and_says_so_over_real_sockets() -> None
         assert "restarted, what was cached before is gone" in watch.notes(ServerWatch(watch.target))[0]
 
 
+def restarted_metrics() -> ServerWatch:
+    """Metrics whose start time changed between two scrapes."""
+    metrics = ServerWatch(HERE)
+    now_s = time.monotonic()
+    for at_s, started in ((now_s - 1, 100.0), (now_s, 200.0)):
+        page = f'vllm:num_requests_running{{engine="0"}} 1\nprocess_start_time_seconds {started}\n'
+        metrics.take(Scrape(HERE, at_s, at_s, 200, page))
+    return metrics
+
+
 def test_row_7_a_new_start_time_clears_the_view_too() -> None:
     with fake_events() as events, fake_http() as http, listening(events, http) as watch:
-        watch.server_restarted("its process has another start time")
+        events.restart()
+        events.number = 9  # the new life's first numbers were missed, so none falls
+        metrics = restarted_metrics()
+        watch.follow(metrics)
         wait(watch, lambda: not resident(watch.residency))
-        assert "another start time" in watch.notes(ServerWatch(watch.target))[0]
+        assert "its metrics began anew" in watch.notes(metrics)[0]
+        events.publish(batch(stored([5])))
+        wait(watch, lambda: resident(watch.residency) == {5})
+        watch.follow(metrics)
+        watch.poll()
+        assert resident(watch.residency) == {5}, "a restart is followed once"
+
+
+def test_row_7_what_came_after_a_restart_that_numbers_showed_is_not_cleared_again() -> None:
+    with fake_events() as events, fake_http() as http, listening(events, http) as watch:
+        events.restart()
+        events.publish(batch(stored([5])))
+        wait(watch, lambda: resident(watch.residency) == {5})
+        watch.follow(restarted_metrics())
+        time.sleep(0.15)
+        watch.poll()
+        assert resident(watch.residency) == {5}
 
 
 def test_row_13_nothing_a_publisher_sends_ends_the_stream() -> None:

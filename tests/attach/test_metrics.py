@@ -384,3 +384,36 @@ def test_a_file_of_targets_is_read_and_a_bad_line_named(tmp_path) -> None:
     path.write_text("h1:1\nftp://x\n")
     with pytest.raises(TargetError, match="targets, line 2: 'ftp://x'"):
         read_targets(path)
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def found_in(page: str) -> dict[str, str]:
+    """Findings over one scrape, by kind."""
+    rows = fleet_rows([watch_of((0, page))], 0)
+    return {finding.key.partition("/")[0]: finding.advice for finding in fleet_findings(rows)}
+
+
+def load(usage: float, running: int, waiting: int) -> str:
+    return page_of(
+        f'vllm:kv_cache_usage_perc{{engine="0"}} {usage}',
+        f'vllm:num_requests_running{{engine="0"}} {running}',
+        f'vllm:num_requests_waiting{{engine="0"}} {waiting}',
+    )
+
+
+def test_requests_that_wait_beside_an_empty_pool_lack_seats_and_beside_a_full_one_blocks() -> None:
+    assert "--max-num-seqs" in found_in(load(usage=0.2, running=4, waiting=9))["seats"]
+    assert "full" in found_in(load(usage=0.99, running=40, waiting=9))
+    assert found_in(load(usage=0.7, running=40, waiting=9)) == {}
+    assert found_in(load(usage=0.99, running=40, waiting=0)) == {}
+
+
+def test_a_silent_server_is_a_finding_of_its_own_and_fires_no_other() -> None:
+    watch = watch_of((0, load(usage=0.99, running=40, waiting=9)))
+    for now_s in (1, 2, 3):
+        watch.take(Scrape(SERVER, now_s, now_s, failure="connection refused"))
+    (finding,) = fleet_findings(fleet_rows([watch], 3))
+    assert finding.key == "silent/test:8000 rank 0"
+    assert finding.evidence == "connection refused; last heard of 3.0 s ago"

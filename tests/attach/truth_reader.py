@@ -19,10 +19,8 @@ class TruthReader:
     """``show`` a state, then read. Blocks are numbered from vLLM's block 1 on."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self.block_size = BLOCK_SIZE
-        self.num_blocks = len(state["ref"]) - 1
         self.index: object = object()
-        self._contents = [0] * self.num_blocks
+        self._contents = [0] * (len(state["ref"]) - 1)
         self._last_content = 0
         self._known: dict[str, list[Any]] = {}
         """Request id → what was last recorded of it."""
