@@ -18,6 +18,7 @@ from kvtop.app.feed import Feed
 from kvtop.app.link import MeasuredDriver
 from kvtop.app.pace import Pace
 from kvtop.app.palette import Palette
+from kvtop.app.recording import RecordingSwitch
 from kvtop.app.scene import Scene
 from kvtop.app.screens.live import LiveScreen
 from kvtop.app.terminal import detect
@@ -42,6 +43,8 @@ class AppSettings:
     """Action name → keys as bindings have them, in place of its own (see key_map)."""
     history: History | None = None
     """What is recorded while the engine runs, to step back into."""
+    recording: RecordingSwitch | None = None
+    """Begins and ends files; None: there is nothing to record."""
     warnings: tuple[str, ...] = ()
     """To be shown once the screen is up."""
 
@@ -62,6 +65,7 @@ class KvtopApp(App[None]):
         terminal = detect(os.environ, self.console.color_system)
         self.feed = Feed(source, settings.history)
         self.scene = Scene(self.feed, Palette(theme, terminal.depth), terminal)
+        self.scene.recording = settings.recording
         self._pace = Pace(settings.frames_per_second)
         self._tick_s = 1 / settings.frames_per_second
         self._settings = settings
@@ -89,6 +93,8 @@ class KvtopApp(App[None]):
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""
         self._news = self.feed.poll() or self._news
+        if self.scene.recording is not None and (why := self.scene.recording.take_end()):
+            self.live.say(why, "warning")
         waiting = 0
         if isinstance(self._driver, MeasuredDriver):
             waiting, self.scene.frame_bytes = self._driver.link.waiting, self._driver.link.frame_bytes

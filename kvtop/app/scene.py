@@ -16,6 +16,7 @@ from kvtop.app.feed import Feed, Rewinds
 from kvtop.app.grid.shape import Zoom
 from kvtop.app.grid.tones import Mode
 from kvtop.app.palette import Palette
+from kvtop.app.recording import RecordingSwitch
 from kvtop.app.terminal import Terminal
 from kvtop.view.pool_view import PoolView
 
@@ -30,6 +31,8 @@ class Scene:
     terminal: Terminal
     clock: Callable[[], float] = time.time
     """Wall time in seconds, for the clock and for ages."""
+    recording: RecordingSwitch | None = None
+    """Begins and ends files; None: there is nothing to record."""
     frame_bytes: int | None = None
     """How much one frame may write; None: no limit."""
     tab: Tab = "live"

@@ -88,6 +88,7 @@ def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) -> int:
+    from kvtop.app.recording import RecordingSwitch
     from kvtop.app.run import run_app
     from kvtop.commands.screen_settings import app_settings
     from kvtop.sources.history import History
@@ -98,10 +99,15 @@ def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) 
         first.append(Inject(requests=traffic))
     history = History()
     recorder = Recorder([history])
-    with recording_of(args, recorder):
+    with recording_of(args, recorder) as sink:
         return run_app(
             _engine_source(args, settings, recorder.add),
-            app_settings(settings, first_commands=tuple(first), history=history),
+            app_settings(
+                settings,
+                first_commands=tuple(first),
+                history=history,
+                recording=RecordingSwitch(recorder, Path.cwd(), sink),
+            ),
         )
 
 

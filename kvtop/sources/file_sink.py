@@ -48,5 +48,10 @@ class FileSink:
         self.size_bytes += len(whole)
         self.last_step = frame.last_step
 
+    @property
+    def closed(self) -> bool:
+        """It takes no more."""
+        return self._file.closed
+
     def close(self) -> None:
         self._file.close()

@@ -10,6 +10,7 @@ from kvtop.app.screens.ask import Ask
 from kvtop.app.screens.inject import InjectForm
 from kvtop.app.screens.settings import SettingsForm
 from kvtop.engine import control
+from kvtop.sources.frames import RecordingError
 from kvtop.view.sequence_view import SequenceView
 
 if TYPE_CHECKING:
@@ -86,11 +87,19 @@ def clear_cache(live: LiveScreen) -> None:
     live.app.push_screen(Ask("Clear the prefix cache?", words, {"y": ("clear", "clear")}), answered)
 
 
-def restart(live: LiveScreen) -> None:
+def record(live: LiveScreen) -> None:
+    """Also brings back an engine that died: then there is nothing to record."""
+    recording = live.scene.recording
     if live.scene.feed.status.state in ("failed", "stopped"):
         live.restart()
+    elif recording is None:
+        live.say("there is no engine here to record", "warning")
     else:
-        live.say("the engine is alive; restart is for one that died", "warning")
+        try:
+            live.say(recording.toggle())
+        except RecordingError as error:
+            live.say(str(error), "error")
+        live.redraw()
 
 
 def selected(live: LiveScreen) -> SequenceView | None:
@@ -111,5 +120,5 @@ ENGINE = (
            lambda live: change_priority(live, 1)),
     Action("settings", "O", "Change watermark, caps and victim rule of the running engine.", "engine", change_settings),
     Action("clear_cache", "C", "Empty the prefix cache.", "engine", clear_cache),
-    Action("restart", "r", "Start the engine again after it died.", "engine", restart),
+    Action("record", "r", "Record to a file, or end it. After the engine died: start it again.", "engine", record),
 )  # fmt: skip

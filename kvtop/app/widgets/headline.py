@@ -78,6 +78,9 @@ class Headline(Painted):
             spans += [(f" view frozen, engine at step {feed.live.step:,} ", named.badge), ("  ", named.text)]
         elif view.incomplete_since is not None:
             spans += [(f" incomplete since event {view.incomplete_since:,} ", named.badge), ("  ", named.text)]
+        recorded = self.scene.recording.size_bytes if self.scene.recording is not None else None
+        if recorded is not None:
+            spans += [("● ", named.bad), (f"{size(recorded)}  ", named.text)]
         words, style = self._state_words()
         spans += [(words, style), (f"  {'view at step' if feed.in_past else 'step'} {step}", named.text)]
         if self.size.width >= 70:
