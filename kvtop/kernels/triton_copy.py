@@ -11,6 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from kvtop.kernels.triton_tuning import FUSED
+
 _SLOTS_A_PROGRAM = 16
 
 
@@ -70,4 +72,5 @@ def copy_blocks(source_pool: torch.Tensor, target_pool: torch.Tensor, pairs: tor
         SLOTS=slots,
         DIM_PADDED=triton.next_power_of_2(dim),
         num_warps=4,
+        **FUSED,
     )

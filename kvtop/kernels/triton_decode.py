@@ -15,7 +15,7 @@ import triton.language as tl
 from kvtop.kernels.paged import AttentionRule
 from kvtop.kernels.triton_splits import SplitWorkspace, join_splits, seqs_padded, shares
 from kvtop.kernels.triton_tiles import DOT_DTYPES, add_sink, first_visible, fold_tile, log2_scores
-from kvtop.kernels.triton_tuning import DecodeTuning, architecture, decode_tuning
+from kvtop.kernels.triton_tuning import FUSED, DecodeTuning, architecture, decode_tuning
 
 
 @triton.jit(do_not_specialize=["block_tables", "context_lens", "num_seqs", "spare_items", "table_stride"])
@@ -211,6 +211,7 @@ def decode_attention(
         DOT_PRECISION=tuning.dot_precision,
         num_warps=tuning.num_warps,
         num_stages=tuning.num_stages,
+        **FUSED,
     )
     if workspace is not None:
         join_splits(out, workspace, context_lens, rule, tuning.min_split)

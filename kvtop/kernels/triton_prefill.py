@@ -15,7 +15,7 @@ import triton.language as tl
 from kvtop.kernels.paged import AttentionRule
 from kvtop.kernels.triton_splits import seqs_padded
 from kvtop.kernels.triton_tiles import DOT_DTYPES, add_sink, first_visible, fold_tile, log2_scores
-from kvtop.kernels.triton_tuning import PrefillTuning, architecture, prefill_tuning
+from kvtop.kernels.triton_tuning import FUSED, PrefillTuning, architecture, prefill_tuning
 
 
 @triton.jit
@@ -263,5 +263,6 @@ def prefill_attention(
         DOT_PRECISION=tuning.dot_precision,
         num_warps=tuning.num_warps,
         num_stages=tuning.num_stages,
+        **FUSED,
     )
     return out

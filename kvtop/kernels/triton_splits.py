@@ -18,7 +18,7 @@ import triton.language as tl
 
 from kvtop.kernels.paged import AttentionRule
 from kvtop.kernels.triton_tiles import LOG2_E, first_visible
-from kvtop.kernels.triton_tuning import DecodeTuning
+from kvtop.kernels.triton_tuning import FUSED, DecodeTuning
 
 _SPLITS_A_STEP = 16
 
@@ -158,6 +158,7 @@ def join_splits(
         MIN_SPLIT=min_split,
         SPLITS_A_STEP=_SPLITS_A_STEP,
         num_warps=2,
+        **FUSED,
     )
 
 

@@ -10,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
+from kvtop.kernels.triton_tuning import FUSED
+
 
 @triton.jit
 def _store_kernel(
@@ -95,4 +97,5 @@ def store_kv(
         KEY_DIM_PADDED=triton.next_power_of_2(key_dim),
         VALUE_DIM_PADDED=triton.next_power_of_2(value_dim),
         num_warps=4,
+        **FUSED,
     )

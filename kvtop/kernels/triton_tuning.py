@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
+FUSED = {"enable_fp_fusion": True}
+"""Of every launch: products and sums in one instruction, whatever this version of Triton does by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeTuning:

@@ -32,7 +32,7 @@ _POINTERS = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
-_OPTIONS = ("num_warps", "num_stages")
+_OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def record_launches(work: Callable[[], Any]) -> list[Launch]:
 def compile_launch(arch: str, launch: Launch) -> Compiled:
     """Compile a recorded launch for ``arch``, one of TARGETS."""
     options = {name: launch.keywords[name] for name in _OPTIONS if name in launch.keywords}
-    made = triton.compile(_source(launch), target=TARGETS[arch], options={**options, "enable_fp_fusion": True})
+    made = triton.compile(_source(launch), target=TARGETS[arch], options=options)
     if arch.startswith("sm_"):
         return Compiled(made.asm["ptx"], made.metadata.shared, _stack_bytes(made.asm["cubin"]))
     spills = re.findall(r"\.vgpr_spill_count:\s*(\d+)", made.asm["amdgcn"])
