@@ -17,7 +17,7 @@ from kvtop.attach.kv_events import AllBlocksCleared, BadBatch, KvDecoder, KvEven
 from kvtop.attach.kv_sources import KvSource
 from kvtop.attach.kv_stream import KvStream, Ordered, Restarted, Step
 
-CLOSE_SECONDS = 0.2
+CLOSE_SECONDS = 0.1
 POLL_MILLISECONDS = 50
 MAX_WAITING = 5_000
 """Batches that wait for ``poll``; beyond, the thread stops reading and ZMQ holds the rest."""

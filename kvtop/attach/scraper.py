@@ -19,7 +19,7 @@ from kvtop.attach.targets import Target
 
 MAX_PAGE_BYTES = 32 << 20
 TIMEOUT_SECONDS = 5.0
-CLOSE_SECONDS = 0.2
+CLOSE_SECONDS = 0.1
 IDLE_SECONDS = 0.05
 """How often the next target that is due is looked for."""
 

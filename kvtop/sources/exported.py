@@ -24,7 +24,7 @@ from kvtop.view.pool_view import PoolView
 SILENT_SECONDS = 3.5
 """The exporter speaks once a second: so much silence is a server that is gone."""
 POLL_MILLISECONDS = 50
-CLOSE_SECONDS = 0.2
+CLOSE_SECONDS = 0.1
 
 
 class ExportedSource:

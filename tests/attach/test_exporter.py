@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -341,17 +342,37 @@ def test_an_address_that_is_taken_switches_the_exporter_off_in_one_line(caplog: 
         outlet.close()
 
 
-def test_a_scheduler_of_100_000_blocks_is_observed_in_time_that_does_not_grow_with_it() -> None:
-    spent: dict[int, float] = {}
+def test_what_an_observation_looks_at_does_not_grow_with_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = [0]
+
+    def counted(name: str) -> None:
+        ask = getattr(VllmReader, name)
+
+        def ask_and_count(self: VllmReader, *arguments: int) -> Any:
+            answer = ask(self, *arguments)
+            if isinstance(answer, int):
+                looked_at[0] += 1
+                return answer
+            return count_each(answer)
+
+        monkeypatch.setattr(VllmReader, name, ask_and_count)
+
+    def count_each(blocks: Iterable[int]) -> Iterator[int]:
+        for block in blocks:
+            looked_at[0] += 1
+            yield block
+
+    for name in ("queue", "queue_backwards", "block_hash", "ref_counts", "block_hashes"):
+        counted(name)
+    seen: dict[int, int] = {}
     for num_blocks in (600, 100_000):
         driven = Driven(num_blocks, 16, max_running=16, budget=512)
         for i in range(16):
-            driven.add([i] * 100, 10_000)
-        for _ in range(20):
+            driven.add([i] * 100, 40 + i)
+        driven.scheduler.update_from_output(driven.scheduler.schedule(), 1)
+        looked_at[0] = 0
+        for _ in range(80):
             driven.scheduler.update_from_output(driven.scheduler.schedule(), 1)
-        before = driven.kept.spent_s
-        for _ in range(200):
-            driven.scheduler.update_from_output(driven.scheduler.schedule(), 1)
-        spent[num_blocks] = driven.kept.spent_s - before
-        assert driven.exporter.faults == driven.exporter.new_starts == 0
-    assert spent[100_000] < 3 * spent[600]
+        assert not driven.scheduler.requests and driven.exporter.new_starts == 0
+        seen[num_blocks] = looked_at[0]
+    assert seen[100_000] == seen[600] < 1_000
