@@ -48,7 +48,7 @@ class NoText:
     stopped: str | None = None
     text = ""
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
         return [0]
 
     def decode(self, tokens: list[int]) -> str:

@@ -59,5 +59,6 @@ def build_engine(
         victim=config.victim,
         watermark=config.watermark,
         prefix_cache=config.prefix_cache,
+        chat_template=loaded.codec.has_chat_template,
     )
     return Engine(info, config, loaded.runner, loaded.codec, loaded.eos_token_ids, loaded.vocab_size, inspect)

@@ -31,6 +31,11 @@ class TextCodec:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         self._decode = self._decode_slowly if backend is None else backend.decode
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether ``encode`` can take ``chat``."""
+        return bool(self._tokenizer.chat_template)
+
     def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
         """The prompt's token ids. Plain text gets what the model wants before a text (a BOS); with ``chat`` the prompt
         becomes a user's turn in the model's chat template. A lone surrogate is read as U+FFFD.

@@ -271,7 +271,10 @@ class Engine:
 
     def _tokenize(self, request: Request, where: str = "request") -> list[int]:
         if request.prompt_token_ids is None:
-            prompt = self._codec.encode(request.prompt or "")
+            try:
+                prompt = self._codec.encode(request.prompt or "", chat=request.chat)
+            except ValueError as error:
+                raise Refused(f"{where}: {error}") from None
             if not prompt:
                 raise Refused(f"{where}: prompt: is empty, expected at least one token of text")
             return prompt

@@ -410,6 +410,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     watermark: float
     prefix_cache: bool
     simulated: bool = False
+    chat_template: bool = False
+    """Whether a prompt can be put into the model's chat template."""
     first_block: int = 0
     """The number that the engine itself gives to block 0: a watched vLLM keeps its own block 0 out of use, so 1."""
 

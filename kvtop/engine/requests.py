@@ -21,6 +21,8 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
     id: str
     prompt: str | None = None
     prompt_token_ids: list[int] | None = None
+    chat: bool = False
+    """The prompt is a user's turn, to be put into the model's chat template."""
     max_tokens: int = 16
     arrival_s: float = 0.0
     """Seconds after the start at which it arrives."""
@@ -66,6 +68,8 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
             return "prompt: is empty, expected text"
         if (self.prompt is None) == (self.prompt_token_ids is None):
             return "prompt: give exactly one of prompt and prompt_token_ids"
+        if self.chat and self.prompt is None:
+            return "chat: goes with prompt; prompt_token_ids are taken as they are"
         if self.prompt_token_ids is not None:
             if not self.prompt_token_ids:
                 return "prompt_token_ids: is empty, expected at least one token id"

@@ -93,7 +93,9 @@ def typical_length(request: Request, index: int) -> int:
 class WordCodec:
     """A token a word: equal words are equal tokens, so that equal beginnings share a prefix."""
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
+        if chat:
+            raise ValueError("chat: the simulated engine has no chat template, send the prompt as plain text")
         return [1 + crc32(word.encode("utf-8", "replace")) % len(WORDS) for word in prompt.split()]
 
     def decode(self, tokens: list[int]) -> str:

@@ -32,7 +32,12 @@ class TextStream(Protocol):
 class TextCodec(Protocol):
     """A tokenizer, as far as the engine needs one."""
 
-    def encode(self, prompt: str) -> list[int]: ...
+    def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
+        """
+        Raises:
+            ValueError: ``chat`` was asked for and there is no chat template; the message begins with "chat: ".
+        """
+        ...
 
     def decode(self, tokens: list[int]) -> str: ...
 

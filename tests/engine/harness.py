@@ -19,7 +19,9 @@ E = TypeVar("E", bound=Event)
 class NumberCodec:
     """Text is token ids with spaces between them."""
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
+        if chat:
+            raise ValueError("chat: numbers have no chat template")
         return [int(word) for word in prompt.split()]
 
     def decode(self, tokens: list[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtop.engine.control import ClearCache, Preempt, Set, SetPriority
+from kvtop.engine.control import ClearCache, Inject, Preempt, Set, SetPriority
 from kvtop.engine.events import (
     Completed,
     Forked,
@@ -10,6 +10,7 @@ from kvtop.engine.events import (
     Resumed,
     Waits,
 )
+from kvtop.engine.requests import Request
 from tests.engine.fake_runner import beam_oracle
 from tests.engine.harness import Harness, ask, assert_equal_to_oracle
 
@@ -29,6 +30,15 @@ def test_a_swapped_sequence_loses_no_kv() -> None:
     assert harness.scheduler.counters.recomputed_tokens == 0
     assert harness.scheduler.counters.swapped_blocks == 3
     assert_equal_to_oracle(harness, request)
+
+
+def test_a_prompt_for_a_chat_template_that_is_not_there_is_refused() -> None:
+    harness = Harness(num_blocks=8, block_size=4)
+    reply = harness.send(Inject(requests=[Request(id="A", prompt="1 2", chat=True)]))
+    assert reply.error == "request 1 ('A'): chat: numbers have no chat template"
+    reply = harness.send(Inject(requests=[ask("A", 4, chat=True)]))
+    assert "chat: goes with prompt" in reply.error
+    assert not harness.engine.has_work
 
 
 def test_the_watermark_holds_back_admission_but_not_when_nothing_runs() -> None:
