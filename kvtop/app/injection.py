@@ -1,19 +1,23 @@
 """From what stands in the inject form to requests, and what those will need. No widgets.
 
-A request is checked here by the rules every request keeps (``Request.check``); how many tokens a prompt has is the
-engine's to say (Measure), so the need is worked out from a count that is given.
+A request is checked here by the rules every request keeps (``Request.check``), a workload file by its own; how many
+tokens a prompt has is the engine's to say (Measure), so the need is worked out from counts that are given.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
 from kvtop.app.screens.form import Field
 from kvtop.engine.requests import Request
 from kvtop.engine.tables import blocks_for
+from kvtop.engine.workload import WorkloadError, read_workload
 
 MOST_REQUESTS = 10_000
 _SAFE_IDS = range(20, 80)
@@ -32,6 +36,7 @@ FIELDS = (
     Field("temperature", "temperature", "0", "0 always takes the likeliest token"),
     Field("seed", "seed", "", "empty: a new one each time"),
     Field("priority", "priority", "0", "a smaller number goes first"),
+    Field("file", "workload file", "", "the requests of a JSON file instead; nothing above counts then"),
 )
 _START = {field.name: field.default for field in FIELDS}
 
@@ -51,7 +56,10 @@ class FormError(ValueError):
 
 
 def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
-    """The requests a filled-in form asks for, named ``req-<number>`` from ``first_number`` on. Raises FormError."""
+    """The requests a filled-in form asks for, named ``req-<number>`` from ``first_number`` on; those of a workload file
+    keep the ids they have there. Raises FormError."""
+    if named := values["file"].strip():
+        return _from_file(named)
     count = _whole(values, "count", 1, MOST_REQUESTS)
     rate = _number(values, "rate")
     if rate < 0:
@@ -97,16 +105,34 @@ class Need:
     at_most: int
 
 
-def need_of(requests: list[Request], prompt_tokens: int, block_size: int, max_model_len: int) -> Need:
-    """What equal requests with prompts of ``prompt_tokens`` need, with nothing found in the prefix cache.
+def need_of(requests: Sequence[Request], prompt_tokens: Sequence[int], block_size: int, max_model_len: int) -> Need:
+    """What requests need whose prompts have so many tokens, with nothing found in the prefix cache.
 
     Samples and beams share the prompt's full blocks; each but the last one to write copies the partly filled one.
     """
-    first = requests[0]
-    longest = min(prompt_tokens + first.max_tokens, max_model_len)
-    shared = prompt_tokens // block_size
-    at_most = shared + max(first.n, first.beam_width) * (blocks_for(longest, block_size) - shared)
-    return Need(blocks_for(prompt_tokens, block_size) * len(requests), at_most * len(requests))
+    at_once = at_most = 0
+    for request, tokens in zip(requests, prompt_tokens, strict=True):
+        longest = min(tokens + request.max_tokens, max_model_len)
+        shared = tokens // block_size
+        at_once += blocks_for(tokens, block_size)
+        at_most += shared + max(request.n, request.beam_width) * (blocks_for(longest, block_size) - shared)
+    return Need(at_once, at_most)
+
+
+def _from_file(named: str) -> list[Request]:
+    """Raises FormError."""
+    path = Path(named).expanduser()
+    try:
+        return _read(path, path.stat().st_mtime_ns if path.is_file() else 0)
+    except WorkloadError as error:
+        fault = str(error).removeprefix(f"{path}: ")  # where the file lies stands in the field already
+        raise FormError(f"{_label('file')}: {fault}") from error
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, changed_ns: int) -> list[Request]:
+    """The file as it was at its last change: the form asks after every key. Raises WorkloadError."""
+    return read_workload(path)
 
 
 def _whole(values: dict[str, str], name: str, low: int, high: int) -> int:

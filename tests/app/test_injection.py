@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kvtop.app.injection import FIELDS, FormError, need_of, requests_from
@@ -52,5 +55,32 @@ def test_what_is_wrong_is_named_by_its_label(field: str, value: str, said: str) 
 )
 def test_the_need_counts_shared_prompt_blocks_once(prompt, max_tokens, n, count, at_once, at_most) -> None:
     requests = [Request(id=str(i), prompt="p", max_tokens=max_tokens, n=n) for i in range(count)]
-    need = need_of(requests, prompt, 16, 1024)
+    need = need_of(requests, [prompt] * count, 16, 1024)
     assert (need.at_once, need.at_most) == (at_once, at_most)
+
+
+def workload(folder: Path, *requests: dict[str, object]) -> str:
+    (folder / "load.json").write_text(json.dumps({"requests": list(requests)}))
+    return str(folder / "load.json")
+
+
+def test_a_workload_file_takes_the_place_of_all_other_fields(tmp_path: Path) -> None:
+    file = workload(tmp_path, {"id": "a", "prompt": "hello"}, {"id": "b", "prompt_token_ids": [1, 2], "arrival_s": 2.0})
+    requests = requests_from(DEFAULTS | {"file": f" {file} ", "count": "nonsense"}, 7)
+    assert [(request.id, request.arrival_s) for request in requests] == [("a", 0.0), ("b", 2.0)]
+    workload(tmp_path, {"id": "c", "prompt": "changed meanwhile"})
+    assert [request.id for request in requests_from(DEFAULTS | {"file": file}, 7)] == ["c"]
+
+
+def test_a_broken_workload_file_is_named_with_the_place_of_the_fault(tmp_path: Path) -> None:
+    file = workload(tmp_path, {"id": "a", "prompt": "hello"}, {"id": "a", "prompt": "again"})
+    with pytest.raises(FormError, match=r"^workload file: requests\[1\] \(id 'a'\)"):
+        requests_from(DEFAULTS | {"file": file}, 1)
+    with pytest.raises(FormError, match="workload file: cannot be read"):
+        requests_from(DEFAULTS | {"file": str(tmp_path)}, 1)
+
+
+def test_the_need_of_different_requests_is_the_sum_of_theirs() -> None:
+    requests = [Request(id="a", prompt="p", max_tokens=20), Request(id="b", prompt="q", max_tokens=16, n=4)]
+    need = need_of(requests, [40, 32], 16, 1024)
+    assert (need.at_once, need.at_most) == (3 + 2, 4 + 6)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS
 from kvtop.app.grid.shape import Zoom
@@ -87,6 +90,17 @@ async def test_the_form_asks_the_engine_for_a_prompts_length_and_keeps_its_value
         assert "needs 1 block now, up to 5 later" in " ".join(text(app).split())
         await pilot.press("escape", "i")
         assert "page table block" in text(app)
+
+
+async def test_what_was_typed_last_is_sent_however_fast_enter_follows(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("i")
+        app.screen.query_one("#count", Input).value = "4"
+        app.screen.action_send()  # type: ignore[attr-defined]
+        await settle(app, pilot)
+        inject = source.sent[-1]
+        assert isinstance(inject, control.Inject) and len(inject.requests) == 4
+        assert app.live.form_values["count"] == "4"
 
 
 async def test_a_broken_value_is_named_in_the_form_and_nothing_is_sent(source: SteppedSource) -> None:
@@ -342,6 +356,35 @@ async def test_f2_fills_the_form_from_a_preset(source: SteppedSource) -> None:
         )
         arrivals = [request.arrival_s for request in inject.requests]
         assert arrivals[0] == 0 and arrivals == sorted(arrivals) and 2 < arrivals[-1] < 15
+
+
+async def test_a_workload_file_is_sent_from_the_form_after_its_need_was_told(source: SteppedSource, tmp_path) -> None:
+    file = tmp_path / "load.json"
+    asked = [{"id": f"from-file-{i}", "prompt": "page table " * (10 + i), "max_tokens": 20} for i in range(3)]
+    file.write_text(json.dumps({"requests": asked}))
+    async with on_stage(source, (120, 44)) as (app, pilot):
+        await pilot.press("i", "up")
+        app.screen.query_one("#file", Input).value = str(file)
+        await pilot.pause(0.3)
+        app.feed.poll()
+        await pilot.pause()
+        shown = " ".join(text(app).replace("│", " ").split())
+        assert "3 requests from the file: needs 6 blocks now, up to 9 later" in shown
+        await pilot.press("enter")
+        await settle(app, pilot)
+        inject = source.sent[-1]
+        assert isinstance(inject, control.Inject) and len(inject.requests) == 3
+        assert {"from-file-0", "from-file-2"} <= {row.request_id for row in app.scene.view.sequences.values()}
+
+
+async def test_a_workload_file_that_is_none_is_refused_in_the_form(source: SteppedSource, tmp_path) -> None:
+    async with on_stage(source, (120, 44)) as (app, pilot):
+        await pilot.press("i", "up")
+        app.screen.query_one("#file", Input).value = str(tmp_path / "nothing.json")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "cannot be read: No such file" in " ".join(text(app).replace("│", " ").split())
+        assert not any(isinstance(sent, control.Inject) for sent in source.sent)
 
 
 async def test_capital_o_sends_the_settings_that_were_changed(source: SteppedSource) -> None:

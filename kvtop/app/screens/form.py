@@ -64,8 +64,9 @@ class FieldForm(Dialog[ScreenResultType]):
         return self.values.get(name, default)
 
     def filled(self) -> dict[str, str]:
-        """What stands in every field."""
-        return {field.name: self.value(field.name) for field in self._fields}
+        """What stands in every field now, be the news of its last change on the way still; kept for the next time."""
+        self.values |= {field.name: self.query_one(f"#{field.name}", Input).value for field in self._fields}
+        return {field.name: self.values[field.name] for field in self._fields}
 
     def outcome(self) -> Content:
         """What sending would do, or what is wrong."""

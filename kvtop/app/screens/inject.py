@@ -1,7 +1,7 @@
 """The inject form: what to send, what it will need, send. It keeps its last values; presets fill it in.
 
 The form asks the engine how many tokens a prompt has (a command's reply, a moment after the last key) and never
-guesses; until it knows, the need reads "–".
+guesses; until it knows, the need reads "–". A workload file is read where this program runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from kvtop.view.clean import clean_line
 from kvtop.view.words import UNKNOWN, count
 
 MEASURE_AFTER_S = 0.15
+MOST_MEASURED = 1_000
+"""Different prompts that the engine is asked to count; the need of more stays unknown."""
 
 
 class InjectForm(FieldForm[list[Request]]):
@@ -37,7 +39,7 @@ class InjectForm(FieldForm[list[Request]]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         super().on_input_changed(event)
-        if event.input.id == "prompt" and event.value and event.value not in self._measured:
+        if event.input.id in ("prompt", "file") and event.value:
             if self._timer is not None:
                 self._timer.stop()
             self._timer = self.set_timer(MEASURE_AFTER_S, self._measure)
@@ -59,8 +61,16 @@ class InjectForm(FieldForm[list[Request]]):
         return requests_from(self.filled(), number)
 
     def _measure(self) -> None:
-        prompt = self.value("prompt")
+        """Ask for the tokens of every prompt that is not counted yet."""
+        try:
+            prompts = {request.prompt for request in self._requests() if request.prompt}
+        except FormError:
+            return
+        if len(prompts) <= MOST_MEASURED:
+            for prompt in prompts - self._measured.keys():
+                self._measure_prompt(prompt)
 
+    def _measure_prompt(self, prompt: str) -> None:
         def counted(reply: Reply) -> None:
             if not reply.error:
                 self._measured[prompt] = reply.value
@@ -79,13 +89,18 @@ class InjectForm(FieldForm[list[Request]]):
     def _need(self, requests: list[Request]) -> str:
         view = self._scene.feed.live
         assert view.info is not None
-        first = requests[0]
-        prompt_tokens = len(first.prompt_token_ids or ()) or self._measured.get(first.prompt or "")
-        if not prompt_tokens:
-            return f"needs {UNKNOWN} blocks now, up to {UNKNOWN}: the engine is counting the prompt's tokens"
-        need = need_of(requests, prompt_tokens, view.block_size, view.info.max_model_len)
+        what = f"{count(len(requests), 'request')} from the file: " if self.filled()["file"].strip() else ""
+        tokens = [len(request.prompt_token_ids or ()) or self._measured.get(request.prompt or "", 0)
+                  for request in requests]  # fmt: skip
+        if not all(tokens):
+            return (
+                f"{what}needs {UNKNOWN} blocks now, up to {UNKNOWN}: the engine is counting the tokens of its prompts"
+            )
+        need = need_of(requests, tokens, view.block_size, view.info.max_model_len)
         blocks = view.blocks
-        words = f"needs {count(need.at_once, 'block')} now, up to {need.at_most:,} later; {blocks.free:,} are free"
+        words = (
+            f"{what}needs {count(need.at_once, 'block')} now, up to {need.at_most:,} later; {blocks.free:,} are free"
+        )
         if blocks.cached:
             words += f", {blocks.cached:,} cached can be taken back"
         if need.at_most > blocks.num_blocks:
