@@ -19,13 +19,15 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from kvtop.engine import token_choice
 from kvtop.engine.plan import Scheduled
 from kvtop.engine.random_streams import seed_of, uniforms
 from kvtop.engine.sampler import Sampler, SamplingError
+from kvtop.engine.token_choice import likeliest
 from tests.engine.plan_maker import PlanMaker
 
 VOCABULARY = 600
-"""More than the sampler's first look for a top-p set."""
+"""More than the first look at the likeliest tokens."""
 
 
 def row(
@@ -170,6 +172,30 @@ def test_logits_that_are_not_numbers_name_the_request(request_fields: dict[str, 
     rows = [row(id="good", **wanted, **request_fields), row(id="bad", **wanted, **request_fields)]
     with pytest.raises(SamplingError, match="request 'bad' at position 3 are not numbers"):
         Sampler().sample(logits, rows)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 255, 256, 257, 1000])
+def test_the_likeliest_token_is_found_at_any_size_and_is_the_first_of_equals(vocabulary: int) -> None:
+    scores = torch.randn(50, vocabulary, generator=torch.Generator().manual_seed(vocabulary)).mul_(3).round_()
+    highest, tokens_found = likeliest(scores)
+    assert torch.equal(highest, scores.amax(dim=-1))
+    assert tokens_found.tolist() == [row.tolist().index(max(row.tolist())) for row in scores]
+    scores[7, vocabulary // 2] = math.nan
+    assert likeliest(scores)[0].isnan().nonzero().flatten().tolist() == [7]
+
+
+def test_how_many_tokens_are_looked_at_changes_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = some_logits(rows=3, seed=9)
+    rows = [
+        row(position=1, draws=50, temperature=1.0, top_p=0.9, seed=1),
+        row(position=2, draws=50, temperature=1.0, top_k=40, seed=2),
+        row(position=3, draws=50, temperature=4.0, top_p=0.99, top_k=500, min_p=0.01, seed=3),
+    ]
+    outcomes = []
+    for looks in ((), (1,), (30, 100), (599,)):
+        monkeypatch.setattr(token_choice, "_LOOKS", looks)
+        outcomes.append(tokens(Sampler(), logits, rows))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
 def test_a_tiny_temperature_is_greedy_and_does_not_overflow() -> None:
