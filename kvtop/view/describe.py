@@ -169,10 +169,13 @@ def _evicted(event: e.Evicted, view: PoolView) -> str:
 
 def _freed(event: e.Freed, view: PoolView) -> str:
     where = " of swap space" if event.space == "swap" else ""
-    kept = f", {event.to_cached:,} stay cached" if event.to_cached else ""
+    fate = f"{event.to_free:,} free now" if event.to_free else "none of them free now"
+    fate += f", {event.to_cached:,} stay cached" if event.to_cached else ""
+    others = blocks_in(event.runs) - event.to_free - event.to_cached
+    fate += f", {others:,} still held by others" if others else ""
     unfilled = f"; {count(event.reserved_slots, 'reserved slot')} never filled" if event.reserved_slots else ""
     given = count(blocks_in(event.runs), "block")
-    return f"free {who(view, event.seq)}  {given}{where}: {event.to_free:,} free{kept}{unfilled}"
+    return f"free {who(view, event.seq)}  {given}{where} given up: {fate}{unfilled}"
 
 
 def _swapped_out(event: e.SwappedOut, view: PoolView) -> str:

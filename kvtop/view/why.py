@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kvtop.engine import events as e
 from kvtop.view.describe import describe, shortage_words, wait_words
 from kvtop.view.event_log import LogEntry
@@ -35,6 +37,8 @@ def why_block(view: PoolView, block: int) -> str:
     if ref_count:
         holders = [who(view, sequence.seq) for sequence, _ in view.holders_of(block)]
         state = f"block {block} is held by {_listed(holders)}"
+        if ref_count > 1:
+            state += f": held {ref_count} times, stored once, which saves {count(ref_count - 1, 'block')}"
     elif view.blocks.hashes[block]:
         place = int((view.blocks.cached_order() == block).argmax()) + 1
         state = (
@@ -43,7 +47,7 @@ def why_block(view: PoolView, block: int) -> str:
     else:
         place = int((view.blocks.free_order() == block).argmax()) + 1
         state = f"block {block} is free, number {place:,} of {view.blocks.free:,} to be handed out"
-    entry = last_touch(view, block)
+    entry = last_touch(view, block, _TAKES if ref_count else _TOUCHES)
     if entry is None:
         return state
     return f"{state}; step {entry.step:,}: {why_event(view, entry.event)}"
@@ -62,18 +66,23 @@ def why_event(view: PoolView, event: e.AnyEvent) -> str:
     return ", because: ".join(reasons)
 
 
-def last_touch(view: PoolView, block: int) -> LogEntry | None:
-    """The latest event in the log that names a block of the pool."""
+_TAKES = (e.Allocated, e.Shared, e.Hit, e.Copied)
+"""Events by which a table comes to hold a block."""
+_TOUCHES = (*_TAKES, e.Cached, e.Evicted, e.Freed, e.CacheCleared)
+
+
+def last_touch(view: PoolView, block: int, kinds: tuple[type[e.Event], ...] = _TOUCHES) -> LogEntry | None:
+    """The latest event in the log of these ``kinds`` that names a block of the pool."""
     for entry in reversed(view.log.entries):
         event = entry.event
+        if not isinstance(event, kinds):
+            continue
         if isinstance(event, e.Copied):
             if block in (event.src, event.dst):
                 return entry
         elif isinstance(event, e.Freed) and event.space == "swap":
             continue
-        elif isinstance(
-            event, e.Allocated | e.Shared | e.Hit | e.Cached | e.Evicted | e.Freed | e.CacheCleared
-        ) and any(first <= block < first + length for first, length in event.runs):
+        elif any(first <= block < first + length for first, length in getattr(event, "runs", ())):
             return entry
     return None
 
@@ -97,7 +106,9 @@ def _stood_still(view: PoolView, sequence: SequenceView) -> str:
             )
             rule = "the operator" if event.rule == "operator" else f"rule {event.rule}"
             verb = "swapped out" if event.mode == "swap" else "preempted"
-            return f"was {verb} at step {entry.step:,} by {rule}{why}; it "
+            cost = "to copy back" if event.mode == "swap" else "to recompute"
+            lost = f"{count(event.held, 'block')}, {count(event.tokens, 'token')} {cost}"
+            return f"was {verb} at step {entry.step:,} by {rule}{why}: {lost}; it "
     return ""
 
 
@@ -109,15 +120,20 @@ def _why_waiting(view: PoolView, sequence: SequenceView) -> str:
             return "waits for the next step"
         head = min(ahead, key=lambda s: (s.status != "swapped", s.priority, s.seq))
         assert head.wait is not None
-        return f"waits behind {who(view, head.seq)}, which waits: {wait_words(head.wait)}"
+        return f"waits behind {who(view, head.seq)}, which waits: {_wait_now(head.wait, view)}"
     if wait.reason not in ("blocks", "watermark"):
-        return f"waits: {wait_words(wait)}"
+        return f"waits: {_wait_now(wait, view)}"
     running = view.with_status("running")
     if not running:
-        return f"waits: {wait_words(wait)}"
+        return f"waits: {_wait_now(wait, view)}"
     largest = max(running, key=lambda s: (len(s.table), -s.seq))
     since = f" since step {largest.admitted_step:,}" if largest.admitted_step is not None else ""
-    return f"waits: {wait_words(wait)}; {who(view, largest.seq)} has held {len(largest.table):,}{since}"
+    return f"waits: {_wait_now(wait, view)}; {who(view, largest.seq)} has held {len(largest.table):,}{since}"
+
+
+def _wait_now(wait: e.Waits, view: PoolView) -> str:
+    """Why the head waits, with what is free and cached now: the event holds what there was when it began to wait."""
+    return wait_words(msgspec.structs.replace(wait, free=view.blocks.free, cached=view.blocks.cached))
 
 
 def _listed(names: list[str]) -> str:

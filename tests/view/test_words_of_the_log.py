@@ -62,7 +62,7 @@ def test_a_preemption_says_who_by_which_rule_for_whom_and_at_what_cost() -> None
     lines = engine.lines()
     assert "short A req-1 needed 1 block, 0 free" in lines
     assert "preempt B req-2  newest; A req-1 needed 1 block, 0 free; 3 freed, 6 tokens to recompute" in lines
-    assert "free B req-2  3 blocks: 3 free" in lines
+    assert "free B req-2  3 blocks given up: 3 free now" in lines
     assert sequence_in_question(engine.view) == 1
     path = decision_path(engine.view, 1)
     assert questions(path) == [
@@ -83,7 +83,7 @@ def test_the_sentence_for_a_preempted_one_reads_along_the_causes() -> None:
     sentence = why_sequence(engine.view, 2)
     step = engine.view.step
     assert sentence.startswith(
-        f"B req-2 was preempted at step {step} by rule newest because A req-1 needed 1 block, 0 free; it waits: "
+        f"B req-2 was preempted at step {step} by rule newest because A req-1 needed 1 block, 0 free: "
     )
     assert "A req-1 has held 4" in sentence
     preempted = next(x.event for x in engine.view.log.entries if isinstance(x.event, e.Preempted))
@@ -179,7 +179,7 @@ def test_a_block_is_explained_by_what_touched_it_last() -> None:
     engine = WatchedEngine(num_blocks=8, block_size=2)
     engine.add(request("req-1", 4, 20))
     engine.run(2)
-    assert why_block(engine.view, 0).startswith("block 0 is held by A req-1; step 1: cache A req-1")
+    assert why_block(engine.view, 0).startswith("block 0 is held by A req-1; step 1: take A req-1")
     assert why_block(engine.view, 7) == "block 7 is free, number 5 of 5 to be handed out"
     engine.send(Abort(request_id="req-1"))
     assert why_block(engine.view, 0).startswith("block 0 is cached: nobody holds it, it is number 2 of 2 to be evicted")
