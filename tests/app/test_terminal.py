@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,9 @@ MODES = {
 
 
 class Terminal:
-    """A pseudo-terminal with the program on it."""
+    """A pseudo-terminal with the program on it, or another ``command``."""
 
-    def __init__(self, pid_file: Path, *arguments: str) -> None:
+    def __init__(self, pid_file: Path, *arguments: str, command: Sequence[str] = ()) -> None:
         self.master, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 110, 0, 0))
         self.before = termios.tcgetattr(theirs)
@@ -40,7 +40,7 @@ class Terminal:
         self._pid_file = pid_file
         self.output = ""
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(pid_file), *arguments],
+            command or [sys.executable, str(PROGRAM), str(pid_file), *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
