@@ -19,6 +19,8 @@ TREND_SECONDS = 20.0
 """Window that a forecast extends into the future."""
 MIN_TREND_SECONDS = 5.0
 MIN_RISE_BLOCKS = 2
+MIN_LEVELS = 4
+"""Different levels a trend must have gone through: one large step is no trend."""
 FORECAST_LIMIT_SECONDS = 900.0
 """A forecast further away than this is no forecast."""
 
@@ -67,7 +69,7 @@ def seconds_until_full(view: PoolView, now_s: float) -> float | None:
     left = view.info.num_blocks - view.blocks.active
     if left == 0:
         return 0.0
-    if rise < max(MIN_RISE_BLOCKS, 2 * noise):
+    if rise < max(MIN_RISE_BLOCKS, 2 * noise) or len(np.unique(active)) < MIN_LEVELS:
         return None
     seconds = left / slope
     return float(seconds) if seconds <= FORECAST_LIMIT_SECONDS else None

@@ -128,6 +128,7 @@ def test_a_steady_rise_says_when_the_pool_is_full(told: Told) -> None:
         (list(range(50, 30, -1)), False),  # falling
         ([30, 60] * 10, False),  # noise
         ([50] * 10 + [51] * 10, False),  # a rise so slow that the end is out of sight
+        ([10] * 9 + [40] * 9 + [70] * 3, False),  # two large steps: no trend
         (list(range(10, 30)), True),
     ],
 )
