@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.screen import Screen
@@ -15,6 +16,7 @@ from textual.theme import Theme as TextualTheme
 
 from kvtop.app.actions.action import key_words
 from kvtop.app.feed import Feed
+from kvtop.app.key_order import KeyOrder
 from kvtop.app.link import MeasuredDriver
 from kvtop.app.pace import Pace
 from kvtop.app.palette import Palette
@@ -67,6 +69,7 @@ class KvtopApp(App[None]):
         self.scene = Scene(self.feed, Palette(theme, terminal.depth), terminal)
         self.scene.recording = settings.recording
         self._pace = Pace(settings.frames_per_second)
+        self._key_order = KeyOrder(self, super().on_event)
         self._tick_s = 1 / settings.frames_per_second
         self._settings = settings
         self._news = True
@@ -89,6 +92,12 @@ class KvtopApp(App[None]):
         for command in self._settings.first_commands:
             self.live.send(command)
         self.set_interval(self._tick_s, self.tick)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self._key_order.take(event)
+        else:
+            await super().on_event(event)
 
     def tick(self) -> None:
         """Take over the news, and draw when it is time to."""
