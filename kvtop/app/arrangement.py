@@ -30,8 +30,8 @@ TWO_COLUMNS_FROM = (100, 20)
 
 def arrange(width: int, height: int, extras: Collection[str] = (), tab: Tab = "live") -> dict[str, Region]:
     """Panel name → region. ``extras``: panels that were asked for and take the place of others on the live tab:
-    "decision" and "text" that of the pressure chart, "table" that of the block; where there is no such place, that of
-    the log."""
+    "decision" and "text" that of the pressure chart (both: the text has that of the log), "table" that of the block;
+    where there is but one place it is the log's, and the decision path, which comes by itself, is the one to yield."""
     if height < 5 or width < 10:
         return {PANELS_OF[tab][0]: Region(0, 0, width, height)}
     head = 2 if height >= 10 else 1
@@ -76,7 +76,7 @@ def _two_columns(body: Region, extras: Collection[str]) -> dict[str, Region]:
     left, right = body.split_vertical(body.width - right_width)
     grid, log = left.split_horizontal(left.height - low)
     upper, corner_region = right.split_horizontal(right.height - low)
-    regions = {"grid": grid, "log": log, corner: corner_region}
+    regions = {"grid": grid, "text" if {"decision", "text"} <= set(extras) else "log": log, corner: corner_region}
     block = 9 if upper.height >= 19 or "table" in extras else 0
     sequences, block_region = upper.split_horizontal(upper.height - block)
     regions["sequences"] = sequences
@@ -93,10 +93,8 @@ def _one_column(body: Region, extras: Collection[str]) -> dict[str, Region]:
         heights["log"] = max(5, body.height // 5)
     if body.height >= 34:
         heights["pressure"] = 8
-    asked = [name for name in ("decision", "table", "text") if name in extras]
-    names = {place: name for place, name in zip(("pressure", "log"), asked, strict=False) if heights[place]}
-    if asked and not heights["pressure"]:
-        names = {"log": asked[0]}
+    asked = [name for name in ("text", "table", "decision") if name in extras]
+    names = dict(zip([place for place in ("pressure", "log") if heights[place]], asked, strict=False))
     regions = {"grid": Region(0, body.y, body.width, body.height - sum(heights.values()))}
     y = regions["grid"].bottom
     for name, height in heights.items():

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from kvtop.app.lines import Line, Span, wrapped
 from kvtop.app.widgets.painted import Framed
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.words import duration, who
+from kvtop.view.sequence_words import state_of
+from kvtop.view.words import count, duration, who
 
 FROZEN_FROM_S = 1.0
 """A pause shorter than this is no freeze."""
@@ -41,16 +42,40 @@ class TextPanel(Framed):
 
     def note(self) -> Sequence[Span]:
         row = self._row()
-        if row is None or row.longest_gap_s < FROZEN_FROM_S:
+        if row is None:
             return ()
-        return [(f"longest pause {duration(row.longest_gap_s)}", self.scene.palette.named.muted)]
+        words = [f"preempted {count(row.preemptions, 'time')}"] if row.preemptions else []
+        if row.longest_gap_s >= FROZEN_FROM_S:
+            words.append(f"longest pause {duration(row.longest_gap_s)}")
+        return [(" · ".join(words), self.scene.palette.named.muted)] if words else ()
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         named, row = self.scene.palette.named, self._row()
-        if row is None:
-            return [((" select a sequence to read along", named.muted),)]
         room = max(1, width - 2)
-        lines = wrapped(row.prompt or f"{row.prompt_tokens:,} prompt tokens, given as ids", named.muted, room)[:2]
-        said = [line for part in row.text.split("\n") for line in wrapped(part, named.text, room)]
-        lines += said[-max(1, height - len(lines)) :]
+        if row is None:
+            lines = wrapped(self._nobody(), named.muted, room)
+            return [((" ", named.text), *line) for line in lines]
+        asked = row.prompt or f"{row.prompt_tokens:,} prompt tokens, given as ids"
+        lines = wrapped(f"asked: {asked}", named.muted, room)[:2]
+        said = [line for part in row.text.split("\n") for line in wrapped(part, named.text, room)] if row.text else []
+        lines += said[-max(1, height - len(lines)) :] or wrapped(f"no answer yet: it {_does(row)}", named.muted, room)
         return [((" ", named.text), *line) for line in lines]
+
+    def _nobody(self) -> str:
+        """Why there is nothing to read along, and what would help."""
+        view, selected = self.scene.view, self.scene.selected
+        name = view.ended_names.get(selected or 0)
+        over = next((ended for ended in reversed(view.ended) if ended.name == name), None)
+        if over is not None:
+            why = ", ".join(over.reasons)
+            return f"{name} is over ({why}) with {count(over.generated, 'token')}: {over.text}"
+        if name is not None:
+            return f"{name} is over"
+        if view.sequences:
+            return "Select a sequence to read along: ↹ to the table, then ↑ ↓; or enter on a block."
+        return "Nobody is here to read along with: i sends a request."
+
+
+def _does(row: SequenceView) -> str:
+    state = state_of(row)
+    return {"waits": "waits", "decode": "is about to begin"}.get(state, f"is at {state}")
