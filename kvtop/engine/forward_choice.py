@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvtop.engine import flat_decoder
+from kvtop.engine.memory import free_bytes
 from kvtop.engine.packing import pack_linears
 from kvtop.engine.runner import Forward
 from kvtop.failure import Failure
@@ -22,6 +23,9 @@ def fastest_forward(model: Any, hooked: Forward, check: Callable[[Forward], None
     Raises:
         Failure: even the plain hook gives other logits.
     """
+    if _weight_bytes(model) > free_bytes(model.device):  # the faster forwards copy the weights
+        check(hooked)
+        return hooked
     if flat_decoder.fits(model):
         flat = flat_decoder.FlatDecoder(model)
         if _holds(flat, check):
@@ -33,6 +37,10 @@ def fastest_forward(model: Any, hooked: Forward, check: Callable[[Forward], None
         undo()
     check(hooked)
     return hooked
+
+
+def _weight_bytes(model: Any) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
 def _holds(forward: Forward, check: Callable[[Forward], None]) -> bool:

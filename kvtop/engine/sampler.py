@@ -16,7 +16,6 @@ from kvtop.engine.random_streams import seed_of, uniforms
 from kvtop.engine.requests import sampling_seed
 from kvtop.engine.token_choice import cut, likeliest, pick
 
-
 _ROWS_AT_ONCE = 16
 """Rows drawn from together on a CPU: more would fetch fresh memory each time, which costs more than the arithmetic."""
 

@@ -82,6 +82,16 @@ def test_where_packing_does_not_work_the_plain_hook_is_chosen(monkeypatch: pytes
     assert choice.choose() is choice.hooked
 
 
+def test_where_there_is_no_room_for_a_copy_of_the_weights_none_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = Choice("Llama")
+    weights = sum(parameter.numel() * 4 for parameter in choice.model.parameters())
+    monkeypatch.setattr(forward_choice, "free_bytes", lambda device: weights - 1)
+    assert choice.choose() is choice.hooked
+    assert not choice.packed
+    monkeypatch.setattr(forward_choice, "free_bytes", lambda device: weights)
+    assert isinstance(choice.choose(), FlatDecoder)
+
+
 def test_a_model_whose_plain_hook_is_wrong_is_refused() -> None:
     choice = Choice("Gemma2")
     layers: list[Any] = list(choice.model.model.layers)
