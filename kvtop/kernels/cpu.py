@@ -104,7 +104,7 @@ class _Group:
         self, rows: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: AttentionRule
     ) -> torch.Tensor:
         if self.queries == 1:
-            mask = None if self.hidden is None else self.hidden.to(rows.dtype)
+            mask = None if self.hidden is None else self.hidden.to(rows.dtype)[None]
             out = scaled_dot_product_attention(rows.squeeze(3), key, value, attn_mask=mask, scale=rule.scaling)
             return out.unsqueeze(3)
         group = rows.shape[2]
