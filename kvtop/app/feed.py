@@ -16,7 +16,8 @@ import msgspec
 
 from kvtop.app.breakpoints import Breakpoints
 from kvtop.app.past import Past
-from kvtop.engine.control import AnyCommand, BatchMessage, Pause, Reply, Status, TakeSnapshot
+from kvtop.engine.control import AnyCommand, BatchMessage, Inject, Pause, Reply, Status, TakeSnapshot
+from kvtop.engine.requests import Request
 from kvtop.sources.history import History
 from kvtop.sources.source import Source, ViewMessage
 from kvtop.view.findings import FindingsLog
@@ -69,6 +70,9 @@ class Feed:
         self._tickets = count(1)
         self._waiting: dict[int, Callable[[Reply], None]] = {}
         self._asked_snapshot = False
+        self.held: list[Request] = []
+        """Requests that were sent while the engine loads; they go out when it is ready."""
+        self._held_answers: list[Callable[[Reply], None]] = []
 
     @property
     def view(self) -> PoolView:
@@ -125,6 +129,8 @@ class Feed:
         if messages:
             self._heard_s = self._clock()
             self._fill_gap()
+        if self.held and self.live.info is not None:
+            self._let_go()
         return bool(messages)
 
     def _stop_at_breakpoint(self) -> None:
@@ -146,6 +152,28 @@ class Feed:
         if answer is not None:
             self._waiting[ticket] = answer
         self.source.send(msgspec.structs.replace(command, ticket=ticket))
+
+    def inject(self, requests: list[Request], answer: Callable[[Reply], None]) -> None:
+        """Send requests, or hold them until the engine is ready. Raises ValueError when they can't be sent."""
+        if self.live.info is not None:
+            self.send(Inject(requests=requests), answer)
+        else:
+            self.held += requests
+            self._held_answers.append(answer)
+
+    def _let_go(self) -> None:
+        """The engine is ready: send what was held for it."""
+        requests, answers = self.held, self._held_answers
+        self.held, self._held_answers = [], []
+
+        def answered(reply: Reply) -> None:
+            for answer in answers:
+                answer(reply)
+
+        try:
+            self.send(Inject(requests=requests), answered)
+        except ValueError as error:
+            answered(Reply(ticket=0, error=str(error)))
 
     def freeze(self) -> None:
         """Keep showing what is shown now."""

@@ -35,11 +35,19 @@ async def test_escape_cancels_loading_with_exit_130() -> None:
     assert app.return_code == 130
 
 
-async def test_requests_wait_for_the_model() -> None:
-    async with on_stage(loading()) as (app, pilot):
-        await pilot.press("i")
-        await pilot.pause(0.3)
-        assert "still loading" in text(app)
+async def test_requests_sent_while_the_model_loads_go_out_when_it_is_ready() -> None:
+    source = loading()
+    async with on_stage(source) as (app, pilot):
+        for _ in range(2):
+            await pilot.press("i", *"qp", "enter")
+        await settle(app, pilot)
+        assert not source.sent and "2 requests will go out when it is ready" in text(app)
+        source.ready()
+        await settle(app, pilot)
+        (inject,) = source.sent
+        assert isinstance(inject, control.Inject)
+        assert [(request.id, request.prompt) for request in inject.requests] == [("req-1", "qp"), ("req-2", "qp")]
+        assert len(app.scene.view.sequences) == 2 and not app.feed.held
 
 
 async def test_an_empty_pool_says_how_to_fill_it() -> None:

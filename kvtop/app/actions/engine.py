@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 
 def inject(live: LiveScreen) -> None:
-    if live.scene.feed.live.info is None:
-        live.say("the engine is still loading: requests can be sent when it is ready", "warning")
-        return
     live.app.push_screen(InjectForm(live.scene, live.form_values))
 
 

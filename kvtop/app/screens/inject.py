@@ -15,12 +15,13 @@ from kvtop.app.injection import FIELDS, PRESETS, FormError, need_of, requests_fr
 from kvtop.app.scene import Scene
 from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.form import FieldForm
-from kvtop.engine.control import Inject, Measure, Reply
+from kvtop.engine.control import Measure, Reply
 from kvtop.engine.requests import Request
 from kvtop.view.clean import clean_line
 from kvtop.view.words import UNKNOWN, count
 
 MEASURE_AFTER_S = 0.15
+LOOK_AGAIN_S = 1.0
 MOST_MEASURED = 1_000
 """Different prompts that the engine is asked to count; the need of more stays unknown."""
 
@@ -35,7 +36,16 @@ class InjectForm(FieldForm[list[Request]]):
         self._scene = scene
         self._measured: dict[str, int] = {}
         """Prompt → tokens, as the engine counted them."""
+        self._asked: set[str] = set()
         self._timer: Timer | None = None
+
+    def on_mount(self) -> None:
+        self.set_interval(LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """The engine may have become ready, or fuller, while somebody types."""
+        self._measure()
+        self.show_outcome()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         super().on_input_changed(event)
@@ -55,6 +65,7 @@ class InjectForm(FieldForm[list[Request]]):
     def _requests(self) -> list[Request]:
         view = self._scene.feed.live
         taken = {row.request_id for row in view.sequences.values()} | {ended.request_id for ended in view.ended}
+        taken |= {request.id for request in self._scene.feed.held}
         number = view.counters.requests + 1
         while f"req-{number}" in taken:
             number += 1
@@ -62,12 +73,15 @@ class InjectForm(FieldForm[list[Request]]):
 
     def _measure(self) -> None:
         """Ask for the tokens of every prompt that is not counted yet."""
+        if self._scene.feed.live.info is None:
+            return
         try:
             prompts = {request.prompt for request in self._requests() if request.prompt}
         except FormError:
             return
         if len(prompts) <= MOST_MEASURED:
-            for prompt in prompts - self._measured.keys():
+            for prompt in prompts - self._asked:
+                self._asked.add(prompt)
                 self._measure_prompt(prompt)
 
     def _measure_prompt(self, prompt: str) -> None:
@@ -88,7 +102,8 @@ class InjectForm(FieldForm[list[Request]]):
 
     def _need(self, requests: list[Request]) -> str:
         view = self._scene.feed.live
-        assert view.info is not None
+        if view.info is None:
+            return "the engine is still loading: what it needs is not known yet; it goes out when the engine is ready"
         what = f"{count(len(requests), 'request')} from the file: " if self.filled()["file"].strip() else ""
         tokens = [len(request.prompt_token_ids or ()) or self._measured.get(request.prompt or "", 0)
                   for request in requests]  # fmt: skip
@@ -110,7 +125,7 @@ class InjectForm(FieldForm[list[Request]]):
     def action_send(self) -> None:
         try:
             requests = self._requests()
-            self._scene.feed.send(Inject(requests=requests), self._answered)
+            self._scene.feed.inject(requests, self._answered)
         except FormError:
             self.app.bell()
         except ValueError as error:
@@ -124,8 +139,7 @@ class InjectForm(FieldForm[list[Request]]):
 
 
 def _in_short(preset: dict[str, str]) -> str:
-    sent = f"{preset['count']} × {preset['length']} tokens, up to {preset['max_tokens']} new"
-    for name, word in (("shared", "shared"), ("n", "samples"), ("rate", "a second")):
-        if preset[name] not in ("0", "1"):
-            sent += f", {preset[name]} {word}"
-    return sent
+    sent = f"{preset['count']} × {preset['length']} tokens, ≤{preset['max_tokens']} new"
+    sent += "".join(f", {preset[name]} {word}" for name, word in (("shared", "shared"), ("n", "samples"))
+                    if preset[name] not in ("0", "1"))  # fmt: skip
+    return sent + (f", {preset['rate']}/s" if preset["rate"] != "0" else "")

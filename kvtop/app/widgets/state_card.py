@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from kvtop.app.lines import Line, Span, fitted, line_width, wrapped
 from kvtop.app.scene import Scene
 from kvtop.view.clean import clean_line
+from kvtop.view.words import count
 
 BAR = 28
 SPINNER = "◐◓◑◒"
@@ -40,7 +41,11 @@ def _loading(scene: Scene, width: int) -> list[list[Span]]:
         share = min(1.0, status.done / status.total)
         full = round(share * BAR)
         lines.append([("━" * full, named.accent), ("━" * (BAR - full), named.faint), (f" {share:4.0%}", named.text)])
-    return [*lines, [], [(f"{seconds:.0f} s   ", named.muted), ("esc", named.accent), (" cancel", named.muted)]]
+    if scene.feed.held:
+        what = count(len(scene.feed.held), "request")
+        lines += [[], [(f"{what} will go out when it is ready", named.text)]]
+    keys: list[Span] = [("esc", named.accent), (" cancel   ", named.muted), ("i", named.accent)]
+    return [*lines, [], [(f"{seconds:.0f} s   ", named.muted), *keys, (" send requests", named.muted)]]
 
 
 def _empty(scene: Scene) -> list[list[Span]]:
