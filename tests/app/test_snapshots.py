@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from kvtop.app.app import AppSettings, KvtopApp
+from kvtop.app.breakpoints import FreeBelow
 from kvtop.settings import EngineSettings
 from tests.app.feed import SteppedSource, story
 from tests.app.stage import make_app, settle, text
@@ -79,10 +80,12 @@ def test_tabs(keys: tuple[str, ...], words: tuple[str, ...], size: tuple[int, in
     app = make_app(source)
 
     async def watch(pilot: Pilot[None]) -> None:
-        while not app.feed.findings.standing:
+        for _ in range(10):
             source.run(20)
             app.feed.poll()
             app.live.tick(True)
+            if app.feed.findings.standing:
+                break
         await prepared(app, ("kvtop", "POOL", *words), keys)(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=watch)
@@ -116,6 +119,61 @@ def test_help(snap_compare: Compare) -> None:
     assert snap_compare(app, terminal_size=(120, 36), run_before=prepared(app, words, ("question_mark",)))
 
 
-def test_inject(snap_compare: Compare) -> None:
+BOTH_SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+
+
+@BOTH_SIZES
+def test_inject(size: tuple[int, int], snap_compare: Compare) -> None:
     app = make_app(running())
-    assert snap_compare(app, terminal_size=(120, 36), run_before=prepared(app, ("inject requests", "needs"), ("i",)))
+    words = ("inject requests", "needs", "workload file")
+    assert snap_compare(app, terminal_size=size, run_before=prepared(app, words, ("i",)))
+
+
+@BOTH_SIZES
+def test_presets(size: tuple[int, int], snap_compare: Compare) -> None:
+    app = make_app(running())
+    words = (
+        "presets",
+        "burst",
+        "24 × 96 tokens, ≤160 new",
+        "12 × 160 tokens, ≤96 new, 128 shared, 2/s",
+        "pressure until preemption",
+    )
+    assert snap_compare(app, terminal_size=size, run_before=prepared(app, words, ("i", "f2", "down")))
+
+
+@BOTH_SIZES
+def test_settings(size: tuple[int, int], snap_compare: Compare) -> None:
+    app = make_app(running())
+    words = ("settings of the running engine", "victim", "watermark: 0.0 → 0.25")
+    assert snap_compare(app, terminal_size=size, run_before=prepared(app, words, ("O", *"0.25")))
+
+
+@BOTH_SIZES
+def test_breakpoints(size: tuple[int, int], snap_compare: Compare) -> None:
+    app = make_app(running())
+    app.feed.breakpoints.toggle(FreeBelow(0.05), app.feed.live)
+    words = ("pause when", "less than 5% of the pool can be had", "block 0 is written or changes hands", "set")
+    assert snap_compare(app, terminal_size=size, run_before=prepared(app, words, ("right", "B", "down")))
+
+
+@BOTH_SIZES
+def test_the_block_table(size: tuple[int, int], snap_compare: Compare) -> None:
+    app = make_app(running())
+    words = ("block table of", "0 → ", "1 → ")
+    assert snap_compare(app, terminal_size=size, run_before=prepared(app, words, ("tab", "down", "b")))
+
+
+@BOTH_SIZES
+def test_predict(size: tuple[int, int], snap_compare: Compare) -> None:
+    source = running(64, 100)
+    app = make_app(source)
+
+    async def step(pilot: Pilot[None]) -> None:
+        app.scene.predict = True
+        await prepared(app, ("POOL",), ("space",))(pilot)
+        await pilot.press("greater_than_sign")
+        source.run(60)
+        await prepared(app, ("what comes next?", "What will the scheduler do?", "u uncovers it"))(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=step)

@@ -19,7 +19,8 @@ class Choose(Dialog[str]):
     DEFAULT_CSS = """
     Choose > .box { padding: 0 1; }
     Choose OptionList { width: auto; max-width: 100%; height: auto; max-height: 24; border: none; }
-    Choose OptionList { background: $background; }
+    Choose OptionList { background: $background; padding: 0; }
+    Choose OptionList:focus { border: none; }
     """
 
     def __init__(self, title: str, choices: Mapping[str, str], current: str) -> None:

@@ -23,6 +23,8 @@ HINTS = {
 class SettingsForm(FieldForm[None]):
     """``send`` sends a command and shows an error in its reply."""
 
+    DEFAULT_CSS = "SettingsForm Grid { grid-columns: 22 1fr; }"
+
     def __init__(self, scene: Scene, send: Callable[[AnyCommand], None]) -> None:
         settings = scene.feed.live.settings
         fields = [Field(name, name.replace("_", " "), settings.get(name, ""), hint) for name, hint in HINTS.items()]
