@@ -91,12 +91,12 @@ def typical_length(request: Request, index: int) -> int:
 
 
 class WordCodec:
-    """A token a word: equal words are equal tokens, so that equal beginnings share a prefix."""
+    """A token a word: equal words are equal tokens, so that equal beginnings share a prefix. In chat, a word stands
+    before the user's turn and one after it."""
 
     def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
-        if chat:
-            raise ValueError("chat: the simulated engine has no chat template, send the prompt as plain text")
-        return [1 + crc32(word.encode("utf-8", "replace")) % len(WORDS) for word in prompt.split()]
+        words = ["<user>", *prompt.split(), "<assistant>"] if chat else prompt.split()
+        return [1 + crc32(word.encode("utf-8", "replace")) % len(WORDS) for word in words]
 
     def decode(self, tokens: list[int]) -> str:
         return "".join(_word(token) for token in tokens)
@@ -167,6 +167,7 @@ def build_simulated_engine(
         watermark=config.watermark,
         prefix_cache=config.prefix_cache,
         simulated=True,
+        chat_template=True,
     )
     runner = SimulatedRunner(cost, spend)
     return Engine(info, config, runner, WordCodec(), frozenset({EOS}), VOCABULARY, monotonic=monotonic, wall=wall)

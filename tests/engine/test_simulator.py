@@ -76,3 +76,10 @@ def test_a_stop_string_ends_an_answer() -> None:
     events, _ = run(Request(id="req-1", prompt="a page", max_tokens=30, ignore_eos=True, stop=[word]))
     assert texts(events).split()[-1] == word
     assert WordCodec().decode([0, 1]) == WORDS[0] + " "
+
+
+def test_a_chat_turn_is_the_prompt_between_two_words_the_same_every_time() -> None:
+    codec = WordCodec()
+    plain, turn = codec.encode("block table"), codec.encode("block table", chat=True)
+    assert turn[1:-1] == plain
+    assert codec.encode("page", chat=True)[0] == turn[0] and codec.encode("page", chat=True)[-1] == turn[-1]
