@@ -222,7 +222,7 @@ class Palette:
             ink = _ink_on(paper, (0, 0, 0), (255, 255, 255))
         if cell.dimmed:
             paper, ink = (mix(colours.background, colour, shares.dimmed) for colour in (paper, ink))
-        if cell.changed:
+        if cell.changed and not cell.dimmed:  # nothing outshines the selection
             paper = mix(paper, colours.changed, shares.changed)
             ink = _ink_on(paper, (0, 0, 0), (255, 255, 255))
         if cell.cursor:
@@ -230,7 +230,7 @@ class Palette:
         return Style(
             color=self._rgb(ink),
             bgcolor=self._rgb(paper),
-            bold=cell.shared or cell.changed or cell.cursor or None,
+            bold=cell.shared or (cell.changed and not cell.dimmed) or cell.cursor or None,
             underline=cell.shared or None,
         )
 
@@ -240,9 +240,11 @@ class Palette:
         if cell.state == FREE or cell.slot < 0:
             return Style(color=Color.from_ansi(8), bold=cell.changed or None)
         owner = self._owner_color(cell.slot)
-        underline, bold = cell.shared or None, cell.changed or None
-        if cell.state == CACHED or cell.dimmed:
+        underline, bold = cell.shared or None, (cell.changed and not cell.dimmed) or None
+        if cell.state == CACHED:
             return Style(color=owner, dim=True, underline=underline, bold=bold)
+        if cell.dimmed:
+            return Style(color=owner, underline=underline)
         if cell.fill < FULL:
             return Style(color=owner, bold=True, underline=underline)
         return Style(color=Color.from_ansi(0), bgcolor=owner, underline=underline, bold=bold)
@@ -253,6 +255,8 @@ def _plain_cell(cell: Cell) -> Style:
         return Style(bold=True, underline=True, blink=True)
     if cell.state == ACTIVE and not cell.dimmed:
         return Style(reverse=cell.fill == FULL or None, bold=True, underline=cell.shared or None)
+    if cell.state == ACTIVE:
+        return Style(underline=cell.shared or None)
     return Style(dim=not cell.changed or None, underline=cell.shared or None)
 
 

@@ -159,3 +159,19 @@ async def test_the_program_starts_with_bad_files_and_an_unknown_theme_and_says_s
         shown = text(app)
         assert "mine.toml" in shown and "nope" in shown
         assert app.scene.palette.theme.name == "dark"
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_beside_a_selection_the_others_are_neither_cached_nor_brighter_than_it(name: str) -> None:
+    palette, background = Palette(THEMES[name], Depth.TRUE), THEMES[name].colors.background
+    for slot in range(len(THEMES[name].owners.colors)):
+        lit, other, new, kept = (
+            apart(rgb(palette.cell(cell).bgcolor), background)
+            for cell in (
+                Cell(ACTIVE, slot),
+                Cell(ACTIVE, slot, dimmed=True),
+                Cell(ACTIVE, slot, dimmed=True, changed=True),
+                Cell(CACHED, slot, dimmed=True),
+            )
+        )
+        assert new == other < 0.7 * lit and other > kept + 5, slot

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from kvtop.app.grid.codes import NOTHING, Codes, cell_of, logical_of, refs_of
 from kvtop.app.grid.shape import Shape, Zoom
 from kvtop.app.grid.tones import WORDS, Mode
-from kvtop.app.palette import FREE, FULL, Palette
+from kvtop.app.palette import FREE, FULL, Cell, Palette
 from kvtop.view.colours import Depth
 from kvtop.view.owner_slots import glyph
 
@@ -31,6 +31,7 @@ class Ink:
         self._palette = palette
         self.mode = mode
         self._eighths = _EIGHTHS if fine_marks else ".:-=+*#"
+        self._brim = "█" if fine_marks else "#"
         self._powers = _POWERS if fine_marks else "  23456789+"
         self._segments: dict[tuple[int, int, int], Segment] = {}
         self._gutter = palette.named.faint
@@ -109,6 +110,10 @@ class Ink:
         paper = (self._blank if lower == _HALF_NOTHING else self._style(lower)).bgcolor
         return Segment("▀" * length, Style(color=ink, bgcolor=paper))
 
+    def upper_half(self, cell: Cell) -> Style:
+        """The style of ``▀`` for a block with nothing below it, as HALF draws it."""
+        return Style(color=self._palette.cell(cell).bgcolor, bgcolor=self._blank.bgcolor)
+
     def _line_of_large(self, row: Codes, shape: Shape, first_block: int, line: int, width: int) -> Strip:
         """One line of a row of cards or tiles; the last column of each, and a card's last line, are left as a gap."""
         segments = []
@@ -137,7 +142,16 @@ class Ink:
         logical = logical_of(code)
         if line == 0 and logical is not None:
             return f"{logical:>3}"[-3:]
-        return f"{self.letter(code)}{self._powers[refs_of(code)]} " if line == 0 else self._bar(code, 3)
+        cell = cell_of(code)
+        # The level counts eighths of a line, of the two that a tile has.
+        level = 2 * (cell.fill + 1) if cell.state != FREE and cell.fill < FULL else 0
+        if line == 1:
+            return self._eighths_high(min(8, level)) * 3
+        above = self._eighths_high(max(0, level - 8))
+        return self.letter(code) + (self._powers[refs_of(code)] if refs_of(code) > 1 else above) + above
+
+    def _eighths_high(self, level: int) -> str:
+        return f" {self._eighths}{self._brim}"[level]
 
     def _bar(self, code: int, cells: int) -> str:
         """How full a partly filled block is, as a bar; nothing for the others."""

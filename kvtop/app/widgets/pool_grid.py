@@ -19,7 +19,7 @@ from kvtop.app.actions import panel_bindings
 from kvtop.app.grid.codes import NOTHING, Codes, Marks, rows_of
 from kvtop.app.grid.ink import Ink
 from kvtop.app.grid.pool_codes import PoolCodes
-from kvtop.app.grid.shape import Shape, shape_for
+from kvtop.app.grid.shape import Shape, Zoom, shape_for
 from kvtop.app.grid.tones import WORDS
 from kvtop.app.lines import Line, Span, line_width, strip_of
 from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell
@@ -128,6 +128,10 @@ class PoolGrid(Framed, can_focus=True):
             for tone, meaning in mode.legend:
                 spans += [(mode.letters[tone], palette.tone(Cell(ACTIVE, tone))), (f" {meaning} ", muted)]
             return spans
+        if self.shape is not None and self.shape.zoom == Zoom.HALF:
+            halves = ((Cell(ACTIVE, 0), "held"), (Cell(ACTIVE, 0, fill=3), "partly filled"),
+                      (Cell(CACHED, 0), "cached"), (Cell(FREE), "free"))  # fmt: skip
+            return [span for cell, word in halves for span in (("▀", self._ink.upper_half(cell)), (f" {word} ", muted))]
         return [
             ("A", palette.cell(Cell(ACTIVE, 0))), (" held ", muted),
             ("A", palette.cell(Cell(ACTIVE, 0, fill=3))), (" partly filled ", muted),
