@@ -33,7 +33,7 @@ def _copy_kernel(
     DIM_PADDED: tl.constexpr,
 ):
     pair = pairs + 2 * tl.program_id(0)
-    head = tl.program_id(1)
+    head = tl.program_id(1).to(tl.int64)
     first_slot = tl.program_id(2) * SLOTS
     source = tl.load(pair).to(tl.int64)
     target = tl.load(pair + 1).to(tl.int64)

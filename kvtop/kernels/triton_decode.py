@@ -64,7 +64,7 @@ def _decode_kernel(
     kv_head = tl.program_id(0)
     item = tl.program_id(1)
     if SPLIT:
-        items, ends, split_keys = shares(context_lens, num_seqs, spare_items, SEQS_PADDED, MIN_SPLIT, WINDOW, CHUNK)
+        items, ends = shares(context_lens, num_seqs, spare_items, SEQS_PADDED, MIN_SPLIT, WINDOW, CHUNK)
         seq = tl.sum((ends <= item).to(tl.int32), 0)
         if seq >= num_seqs:
             # A spare item that no sequence needs.
@@ -73,7 +73,9 @@ def _decode_kernel(
         num_splits = tl.sum(tl.where(mine, items, 0), 0)
         split = item - tl.sum(tl.where(mine, ends - items, 0), 0)
         context = tl.load(context_lens + seq)
-        begin = first_visible(tl.maximum(context - 1, 0), WINDOW, CHUNK) + split * split_keys
+        begin = first_visible(tl.maximum(context - 1, 0), WINDOW, CHUNK)
+        split_keys = tl.cdiv(tl.cdiv(context - begin, num_splits), TILE) * TILE
+        begin += split * split_keys
         end = tl.minimum(begin + split_keys, context)
     else:
         seq = item
@@ -91,8 +93,8 @@ def _decode_kernel(
     queries = tl.load(query_row, mask=in_group[:, None] & (key_dims < KEY_DIM)[None, :], other=0.0).to(DOT_DTYPE)
 
     table = block_tables + seq.to(tl.int64) * table_stride
-    key_head = key_pool + kv_head * key_head_stride + key_dims[None, :]
-    value_head = value_pool + kv_head * value_head_stride + value_dims[None, :]
+    key_head = key_pool + kv_head.to(tl.int64) * key_head_stride + key_dims[None, :]
+    value_head = value_pool + kv_head.to(tl.int64) * value_head_stride + value_dims[None, :]
     keys = begin + tl.arange(0, TILE)
     pages = tl.load(table + keys // BLOCK_SIZE, mask=keys < end, other=0)
     accumulated = tl.zeros([ROWS, VALUE_DIM_PADDED], tl.float32)

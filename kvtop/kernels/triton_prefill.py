@@ -154,8 +154,8 @@ def _prefill_kernel(
     queries = tl.load(query_rows, mask=used[:, None] & (key_dims < KEY_DIM)[None, :], other=0.0).to(DOT_DTYPE)
 
     table = block_tables + seq.to(tl.int64) * table_stride
-    key_head = key_pool + kv_head * key_head_stride + key_dims[None, :]
-    value_head = value_pool + kv_head * value_head_stride + value_dims[None, :]
+    key_head = key_pool + kv_head.to(tl.int64) * key_head_stride + key_dims[None, :]
+    value_head = value_pool + kv_head.to(tl.int64) * value_head_stride + value_dims[None, :]
     accumulated = tl.zeros([ROWS, VALUE_DIM_PADDED], tl.float32)
     highest = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)

@@ -6,6 +6,8 @@ graph replays them) while the spare items go to the long sequences. With T visib
 splits of s >= T / E keys give each sequence ceil(keys / s) items, and
 
     sum of ceil(keys / s)  <=  sequences + T / s  <=  sequences + E.
+
+Within a sequence the splits are then made equal, in whole tiles.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ def shares(
     WINDOW: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Each sequence's items and the item after its last, [SEQS_PADDED], and the keys of a split."""
+    """Each sequence's items and the item after its last, [SEQS_PADDED]."""
     rows = tl.arange(0, SEQS_PADDED)
     contexts = tl.load(context_lens + rows, mask=rows < num_seqs, other=0)
     keys = contexts - first_visible(tl.maximum(contexts - 1, 0), WINDOW, CHUNK)
     total_keys = tl.sum(keys, 0)
     split_keys = tl.maximum(tl.cdiv(tl.cdiv(total_keys, spare_items), MIN_SPLIT), 1) * MIN_SPLIT
     items = tl.where(rows < num_seqs, tl.maximum(tl.cdiv(keys, split_keys), 1), 0)
-    return items, tl.cumsum(items, 0), split_keys
+    return items, tl.cumsum(items, 0)
 
 
 @triton.jit(do_not_specialize=["context_lens", "num_seqs", "spare_items"])
@@ -65,7 +67,7 @@ def _reduce_kernel(
 ):
     head = tl.program_id(0)
     seq = tl.program_id(1)
-    items, ends, _ = shares(context_lens, num_seqs, spare_items, SEQS_PADDED, MIN_SPLIT, WINDOW, CHUNK)
+    items, ends = shares(context_lens, num_seqs, spare_items, SEQS_PADDED, MIN_SPLIT, WINDOW, CHUNK)
     mine = tl.arange(0, SEQS_PADDED) == seq
     num_splits = tl.sum(tl.where(mine, items, 0), 0)
     if num_splits == 1:

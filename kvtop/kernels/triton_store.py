@@ -44,7 +44,7 @@ def _store_kernel(
         return
     block = (slot // BLOCK_SIZE).to(tl.int64)
     offset = slot % BLOCK_SIZE
-    heads = tl.arange(0, HEADS_PADDED)[:, None]
+    heads = tl.arange(0, HEADS_PADDED)[:, None].to(tl.int64)
     dims = tl.arange(0, KEY_DIM_PADDED)[None, :]
     inside = (heads < KV_HEADS) & (dims < KEY_DIM)
     row = tl.load(key + token * key_token_stride + heads * key_head_stride + dims, mask=inside)

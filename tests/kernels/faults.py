@@ -142,8 +142,8 @@ DECODE = [
     Fault(
         "decode: K and V swapped",
         "decode",
-        "key_head = key_pool + kv_head * key_head_stride",
-        "key_head = value_pool + kv_head * key_head_stride",
+        "key_head = key_pool + kv_head.to(tl.int64) * key_head_stride",
+        "key_head = value_pool + kv_head.to(tl.int64) * key_head_stride",
         (DECODE_PLAIN,),
     ),
     Fault(
@@ -278,8 +278,8 @@ PREFILL = [
     Fault(
         "prefill: K and V swapped",
         "prefill",
-        "value_head = value_pool + kv_head * value_head_stride",
-        "value_head = key_pool + kv_head * value_head_stride",
+        "value_head = value_pool + kv_head.to(tl.int64) * value_head_stride",
+        "value_head = key_pool + kv_head.to(tl.int64) * value_head_stride",
         (PREFILL_PLAIN,),
     ),
     Fault(
