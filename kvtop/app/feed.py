@@ -163,7 +163,10 @@ class Feed:
 
     def _let_go(self) -> None:
         """The engine is ready: send what was held for it."""
+        assert self.live.info is not None
         requests, answers = self.held, self._held_answers
+        if not self.live.info.chat_template:
+            requests = [msgspec.structs.replace(request, chat=False) for request in requests]
         self.held, self._held_answers = [], []
 
         def answered(reply: Reply) -> None:

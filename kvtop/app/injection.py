@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from kvtop.app.paste import as_text
 from kvtop.app.screens.form import Field
 from kvtop.engine.requests import Request
 from kvtop.engine.tables import blocks_for
@@ -36,6 +37,8 @@ FIELDS = (
     Field("temperature", "temperature", "0", "0 always takes the likeliest token"),
     Field("seed", "seed", "", "empty: a new one each time"),
     Field("priority", "priority", "0", "a smaller number goes first"),
+    Field("chat", "chat", "yes", "yes: a typed prompt is a user's turn; a chat model stops at once on raw text"),
+    Field("ignore_eos", "ignore eos", "no", "yes: it goes on to max tokens, whatever the model says"),
     Field("file", "workload file", "", "the requests of a JSON file instead; nothing above counts then"),
 )
 _START = {field.name: field.default for field in FIELDS}
@@ -55,22 +58,24 @@ class FormError(ValueError):
     """Something in the form is not as it must be; the message names the field."""
 
 
-def requests_from(values: dict[str, str], first_number: int) -> list[Request]:
+def requests_from(values: dict[str, str], first_number: int, has_chat_template: bool = False) -> list[Request]:
     """The requests a filled-in form asks for, named ``req-<number>`` from ``first_number`` on; those of a workload file
-    keep the ids they have there. Raises FormError."""
+    keep the ids they have there. Where the model has no chat template, "chat" is not looked at. Raises FormError."""
     if named := values["file"].strip():
         return _from_file(named)
     count = _whole(values, "count", 1, MOST_REQUESTS)
     rate = _number(values, "rate")
     if rate < 0:
         raise FormError(f"{_label('rate')}: is {rate:g}, expected 0 or more")
-    prompt = values["prompt"]
+    prompt = as_text(values["prompt"])
     length = 0 if prompt else _whole(values, "length", 1, 1_000_000)
     shared = 0 if prompt else _whole(values, "shared", 0, length)
     seed = _whole(values, "seed", 0, 2**31) if values["seed"].strip() else None
     model = Request(
         id="req-0",
         prompt=prompt or None,
+        chat=bool(prompt) and has_chat_template and _yes(values, "chat"),
+        ignore_eos=_yes(values, "ignore_eos"),
         prompt_token_ids=None if prompt else [_SAFE_IDS.start],
         max_tokens=_whole(values, "max_tokens", 1, 1_000_000),
         n=_whole(values, "n", 1, 1_000),
@@ -144,6 +149,13 @@ def _whole(values: dict[str, str], name: str, low: int, high: int) -> int:
     if not low <= value <= high:
         raise FormError(f"{_label(name)}: is {value:,}, expected {low:,} to {high:,}")
     return value
+
+
+def _yes(values: dict[str, str], name: str) -> bool:
+    text = values[name].strip().lower()
+    if text not in ("yes", "y", "no", "n"):
+        raise FormError(f"{_label(name)}: is {text!r}, expected yes or no")
+    return text.startswith("y")
 
 
 def _number(values: dict[str, str], name: str) -> float:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import time
 from typing import IO, Any
 
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
+
+from kvtop.app.paste import PasteParser
 
 PIECE = 2_048
 """Characters written at a time."""
@@ -67,6 +70,10 @@ class MeasuredDriver(LinuxDriver):
         assert self._file is not None, "there is no standard error to draw on"
         self.link = Link(self._file)
         self._file = self.link  # type: ignore[assignment]
+
+    def run_input_thread(self) -> None:
+        vars(linux_driver)["XTermParser"] = PasteParser  # Textual takes its parser from there
+        super().run_input_thread()
 
     def write(self, data: str) -> None:
         self.link.submitted += len(data)

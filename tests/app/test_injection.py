@@ -84,3 +84,18 @@ def test_the_need_of_different_requests_is_the_sum_of_theirs() -> None:
     requests = [Request(id="a", prompt="p", max_tokens=20), Request(id="b", prompt="q", max_tokens=16, n=4)]
     need = need_of(requests, [40, 32], 16, 1024)
     assert (need.at_once, need.at_most) == (3 + 2, 4 + 6)
+
+
+def test_a_typed_prompt_is_a_users_turn_where_the_model_has_a_chat_template() -> None:
+    asked = DEFAULTS | {"prompt": "hello↵there"}
+    (request,) = requests_from(asked, 1, has_chat_template=True)
+    assert (request.chat, request.prompt) == (True, "hello\nthere")
+    assert not requests_from(asked, 1, has_chat_template=False)[0].chat
+    assert not requests_from(asked | {"chat": "no"}, 1, has_chat_template=True)[0].chat
+    assert not requests_from(DEFAULTS, 1, has_chat_template=True)[0].chat
+
+
+def test_ignore_eos_is_a_yes_or_a_no() -> None:
+    assert requests_from(DEFAULTS | {"ignore_eos": "yes"}, 1)[0].ignore_eos
+    with pytest.raises(FormError, match="ignore eos: is 'maybe', expected yes or no"):
+        requests_from(DEFAULTS | {"ignore_eos": "maybe"}, 1)

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ScreenResultType
 from textual.widgets import Input, Static
 
+from kvtop.app.paste import PasteInput
 from kvtop.app.screens.dialog import Dialog
 
 
@@ -55,7 +56,7 @@ class FieldForm(Dialog[ScreenResultType]):
             with Grid():
                 for field in self._fields:
                     yield Static(field.label, classes="label", markup=False)
-                    yield Input(self.value(field.name), id=field.name, compact=True)
+                    yield PasteInput(self.value(field.name), id=field.name, compact=True)
             yield Static("", classes="hint", markup=False)
             yield Static("", classes="outcome", markup=False)
 

@@ -32,11 +32,12 @@ class InjectForm(FieldForm[list[Request]]):
     BINDINGS = [Binding("f2", "presets", "presets", show=False)]
 
     def __init__(self, scene: Scene, values: dict[str, str]) -> None:
-        super().__init__("inject requests", "F2 presets · ", FIELDS, values)
         self._scene = scene
-        self._measured: dict[str, int] = {}
-        """Prompt → tokens, as the engine counted them."""
-        self._asked: set[str] = set()
+        fields = [field for field in FIELDS if field.name != "chat" or self._has_chat_template]
+        super().__init__("inject requests", "F2 presets · ", fields, values)
+        self._measured: dict[tuple[str, bool], int] = {}
+        """Prompt, and whether it goes into the chat template → tokens, as the engine counted them."""
+        self._asked: set[tuple[str, bool]] = set()
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
@@ -49,15 +50,16 @@ class InjectForm(FieldForm[list[Request]]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         super().on_input_changed(event)
-        if event.input.id in ("prompt", "file") and event.value:
+        if event.input.id in ("prompt", "chat", "file") and event.value:
             if self._timer is not None:
                 self._timer.stop()
             self._timer = self.set_timer(MEASURE_AFTER_S, self._measure)
 
     def action_presets(self) -> None:
         def chosen(name: str | None) -> None:
-            for field, value in PRESETS.get(name or "", {}).items():
-                self.query_one(f"#{field}", Input).value = value
+            preset = PRESETS.get(name or "", {})
+            for shown in self.query(Input):
+                shown.value = preset.get(shown.id or "", shown.value)
 
         words = {name: _in_short(preset) for name, preset in PRESETS.items()}
         self.app.push_screen(Choose("presets", words, next(iter(PRESETS))), chosen)
@@ -69,29 +71,35 @@ class InjectForm(FieldForm[list[Request]]):
         number = view.counters.requests + 1
         while f"req-{number}" in taken:
             number += 1
-        return requests_from(self.filled(), number)
+        return requests_from(self.filled(), number, self._has_chat_template)
+
+    @property
+    def _has_chat_template(self) -> bool:
+        """Also while that is not known yet: what is held is put right when it goes out."""
+        info = self._scene.feed.live.info
+        return info is None or info.chat_template
 
     def _measure(self) -> None:
         """Ask for the tokens of every prompt that is not counted yet."""
         if self._scene.feed.live.info is None:
             return
         try:
-            prompts = {request.prompt for request in self._requests() if request.prompt}
+            prompts = {(request.prompt, request.chat) for request in self._requests() if request.prompt}
         except FormError:
             return
         if len(prompts) <= MOST_MEASURED:
             for prompt in prompts - self._asked:
                 self._asked.add(prompt)
-                self._measure_prompt(prompt)
+                self._measure_prompt(*prompt)
 
-    def _measure_prompt(self, prompt: str) -> None:
+    def _measure_prompt(self, prompt: str, chat: bool) -> None:
         def counted(reply: Reply) -> None:
             if not reply.error:
-                self._measured[prompt] = reply.value
+                self._measured[prompt, chat] = reply.value
                 if self.is_attached:
                     self.show_outcome()
 
-        self._scene.feed.send(Measure(request=Request(id="measure", prompt=prompt)), counted)
+        self._scene.feed.send(Measure(request=Request(id="measure", prompt=prompt, chat=chat)), counted)
 
     def outcome(self) -> Content:
         try:
@@ -105,7 +113,7 @@ class InjectForm(FieldForm[list[Request]]):
         if view.info is None:
             return "the engine is still loading: what it needs is not known yet; it goes out when the engine is ready"
         what = f"{count(len(requests), 'request')} from the file: " if self.filled()["file"].strip() else ""
-        tokens = [len(request.prompt_token_ids or ()) or self._measured.get(request.prompt or "", 0)
+        tokens = [len(request.prompt_token_ids or ()) or self._measured.get((request.prompt or "", request.chat), 0)
                   for request in requests]  # fmt: skip
         if not all(tokens):
             return (
