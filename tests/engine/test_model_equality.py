@@ -91,8 +91,10 @@ def test_the_whole_workload_has_the_same_tokens(loaded: LoadedModel, whole: Run,
     outcome = run(loaded, workload(), **config)
     ties = assert_equal(whole, outcome)
     print(f"{name}: {outcome.counters.preemptions} preemptions, ties: {ties or 'none'}")
-    if config["num_blocks"] in (120, 150):
+    if config["num_blocks"] == 120:
         assert outcome.counters.preemptions >= 20
+    if "tight" in name:
+        assert outcome.counters.preemptions
     if "swap" in name:
         assert outcome.counters.swapped_blocks
 
