@@ -32,6 +32,7 @@ COMMANDS = {
     "replay": "play a recording: pause, step, wind to and fro",
     "export": "make one web page of a recording, that plays it anywhere",
     "events": "print the events of a recording, one a line",
+    "doctor": "what this machine can do, and what to fix",
     "config": "show every setting, its value and where it came from",
 }
 

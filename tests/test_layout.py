@@ -44,6 +44,7 @@ def test_the_engine_s_core_imports_the_standard_library_and_msgspec_only() -> No
         ("kvtop.view", ["torch", "transformers", "textual"]),
         ("kvtop.sources", ["torch", "transformers", "textual"]),
         ("kvtop.commands", ["torch", "transformers", "textual"]),
+        ("kvtop.doctor", ["torch", "transformers", "textual"]),
         ("kvtop.models", ["torch", "transformers", "textual", "numpy"]),
         ("kvtop.app", ["torch", "transformers"]),
     ],
