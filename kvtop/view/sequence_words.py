@@ -27,6 +27,29 @@ def waits_for(row: SequenceView, is_head: bool = False) -> str:
     return wait_words(row.wait)
 
 
+def waits_briefly(row: SequenceView, head: str) -> str:
+    """The same where there is little room: ``needs 7, 0 free``. ``head``: the name of the one nobody waits before."""
+    wait = row.wait
+    if wait is None:
+        return ("the next step" if row.name == head else f"behind {head}") if row.status == "waiting" else ""
+    match wait.reason:
+        case "seats":
+            return f"no seat: {wait.running:,} run"
+        case "blocks":
+            had = f"{wait.free + wait.cached:,} to be had" if wait.cached else f"{wait.free:,} free"
+            return f"needs {wait.needed:,}, {had}"
+        case "watermark":
+            return f"needs {wait.needed:,} over watermark"
+        case "token_budget":
+            return "no tokens left in step"
+        case "swapped_first":
+            return "behind swapped ones"
+        case "siblings":
+            return "a sibling computes"
+        case "preemption_bound":
+            return "one such runs already"
+
+
 def reading_order(row: SequenceView) -> tuple[int, ...]:
     """Running ones by admission, then swapped-out and waiting ones as they stand in the queue."""
     if row.status == "running":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvtop.app.lines import Line, Span, wrapped
+from kvtop.app.lines import Line, Span, line_width, wrapped
 from kvtop.app.widgets.painted import Framed
 from kvtop.view.owner_slots import glyph
 from kvtop.view.pool_view import PoolView
@@ -42,10 +42,9 @@ class BlockPanel(Framed):
             words = "Point at a block: arrows or h j k l in the grid, or the mouse. Enter lights its owner."
             return [((" ", named.text), *line) for line in wrapped(words, named.muted, width - 2)]
         holders = view.holders_of(block)
-        lines: list[Line] = [self._owners(holders, block), self._facts(block)]
+        lines: list[Line] = [*self._owners(holders, block, width), self._facts(block)]
         if len(holders) > 1:
-            places = ", ".join(f"{index} of {row.name}" for row, index in holders[:MOST_HOLDERS])
-            lines.append(((" logical ", named.muted), (places, named.text)))
+            lines += self._places(holders, width)
         sentence = explain(view, block, holders)
         return [*lines, *(((" ", named.text), *line) for line in wrapped(sentence, named.muted, width - 2))]
 
@@ -56,19 +55,33 @@ class BlockPanel(Framed):
         lines = ["".join(text for text, _ in line).strip() for line in self.content(10_000, 20)]
         return f"block {self.block}: " + "; ".join(lines)
 
-    def _owners(self, holders: list[tuple[SequenceView, int]], block: int) -> Line:
+    def _places(self, holders: list[tuple[SequenceView, int]], width: int) -> list[Line]:
+        """Which logical block it is to whom; in one word where all agree."""
+        named = self.scene.palette.named
+        if len({index for _, index in holders}) == 1:
+            return [((" logical ", named.muted), (f"{holders[0][1]} of each", named.text))]
+        places = ", ".join(f"{index} of {row.name}" for row, index in holders[:MOST_HOLDERS])
+        first, *more = wrapped(places, named.text, max(1, width - 10))
+        return [((" logical ", named.muted), *first), *(((" " * 9, named.text), *line) for line in more)]
+
+    def _owners(self, holders: list[tuple[SequenceView, int]], block: int, width: int) -> list[Line]:
         palette, view = self.scene.palette, self.scene.view
         named = palette.named
         if not holders:
             last = int(view.blocks.owners[block])
-            return ((" nobody holds it", named.text), (f"; last {view.name_of(last)}" if last else "", named.muted))
-        spans: list[Span] = [(" ", named.text)]
+            return [((" nobody holds it", named.text), (f"; last {view.name_of(last)}" if last else "", named.muted))]
+        words: list[Line] = []
         for row, _ in holders[:MOST_HOLDERS]:
             slot = view.slots.slot_of(row.seq)
-            spans += [(glyph(slot), palette.owner_chip(slot)), (f" {row.name}  ", named.strong)]
+            words.append(((glyph(slot), palette.owner_chip(slot)), (f" {row.name}  ", named.strong)))
         if len(holders) > MOST_HOLDERS:
-            spans.append((f"and {len(holders) - MOST_HOLDERS} more", named.muted))
-        return tuple(spans)
+            words.append(((f"and {len(holders) - MOST_HOLDERS} more", named.muted),))
+        lines: list[Line] = [((" ", named.text),)]
+        for word in words:
+            if line_width(lines[-1]) + line_width(word) > width and len(lines[-1]) > 1:
+                lines.append(((" ", named.text),))
+            lines[-1] += word
+        return lines
 
     def _facts(self, block: int) -> Line:
         named, view = self.scene.palette.named, self.scene.view

@@ -13,14 +13,17 @@ from rich.style import Style
 from textual import events
 
 from kvtop.app.actions import panel_bindings
-from kvtop.app.lines import Line, Span
+from kvtop.app.lines import Line, Span, line_width, wrapped
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Framed
 from kvtop.engine import events as e
+from kvtop.view.clean import width as cell_width
 from kvtop.view.describe import describe
 from kvtop.view.event_log import LogEntry
 from kvtop.view.words import who
 
+INDENT = 9
+"""How far in the second line of an event begins."""
 _ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage)
 """Events that follow from others or happen all the time; left out unless all are asked for."""
 
@@ -58,19 +61,31 @@ class LogPanel(Framed, can_focus=True):
         every = self.scene.all_events
         older = islice(reversed(log.entries), self.back, None)
         seen = list(islice((entry for entry in older if every or not isinstance(entry.event, _ROUTINE)), height))
-        return [self._line(entry) for entry in reversed(seen)]
+        lines = [line for entry in reversed(seen) for line in self._lines_of(entry, width)]
+        return lines[-height:]
 
-    def _line(self, entry: LogEntry) -> Line:
+    def _lines_of(self, entry: LogEntry, width: int) -> list[Line]:
+        """One event; what is too long for one line goes on in the next, further in."""
         palette, view, event = self.scene.palette, self.scene.view, entry.event
         seq = getattr(event, "seq", 0)
         words, style = describe(event, view), self._style(event)
         verb, name, reasons = words.partition(who(view, seq)) if seq else (words, "", "")
-        return (
+        if not name:
+            verb, gap, rest = words.partition(" ")
+            reasons = gap + rest
+        start: Line = (
             (f"{entry.step:>6,} ", palette.named.faint),
             (verb, style),
             (name, palette.owner_ink(view.slots.slot_of(seq)) if name else style),
-            (reasons, palette.named.text if name else style),
         )
+        told = palette.named.text if name else style
+        if line_width(start) + cell_width(reasons) <= width or width < 2 * INDENT:
+            return [(*start, (reasons, told))]
+        room = max(0, width - line_width(start))
+        at = reasons.rfind(" ", 0, room + 1)
+        head, rest = reasons[: max(0, at)], reasons[max(0, at) :].strip()
+        more = wrapped(rest, told, width - INDENT)
+        return [(*start, (head, told)), *(((" " * INDENT, told), *line) for line in more)]
 
     def _style(self, event: e.AnyEvent) -> Style:
         named = self.scene.palette.named

@@ -18,9 +18,10 @@ from kvtop.app.scene import SORT_KEYS, Scene
 from kvtop.app.widgets.painted import Framed
 from kvtop.app.widgets.sequence_columns import Columns
 from kvtop.view.clean import fit
+from kvtop.view.clean import width as cell_width
 from kvtop.view.owner_slots import glyph
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.sequence_words import state_of, waits_for
+from kvtop.view.sequence_words import state_of, waits_briefly, waits_for
 
 _STATUS_ORDER = {"running": 0, "swapped": 1, "waiting": 2, "finished": 3}
 
@@ -39,7 +40,9 @@ class Sequences(Framed, can_focus=True):
         super().__init__(scene, id)
         self.first_row = 0
         self._shown: list[SequenceView] = []
-        self._head = 0
+        self._pinned: SequenceView | None = None
+        """The row under all others that stands there out of its order."""
+        self._head: SequenceView | None = None
         """The waiting sequence that is first in the queue, as far as priorities and ages tell."""
 
     # --- which rows -----------------------------------------------------------------------------------------------
@@ -99,7 +102,11 @@ class Sequences(Framed, can_focus=True):
         rows, seen = len(self._shown), max(0, self.size.height - 3)
         if rows <= seen:
             return ()
-        return [(f"{self.first_row + 1}–{min(rows, self.first_row + seen)} of {rows}", self.scene.palette.named.muted)]
+        in_order = seen - (self._pinned is not None)
+        words = f"{self.first_row + 1}–{min(rows, self.first_row + in_order)} of {rows}"
+        if self._pinned is not None:
+            words += f" · ↳ head of the queue, {self._shown.index(self._pinned) + 1}"
+        return [(words, self.scene.palette.named.muted)]
 
     # --- the table ------------------------------------------------------------------------------------------------
 
@@ -111,11 +118,11 @@ class Sequences(Framed, can_focus=True):
             return [((f" {words}", named.muted),)]
         shown = max(1, height - 1)
         self._keep_selected_in_sight(shown)
-        pinned = self._first_waiting(shown)
+        self._pinned = pinned = self._first_waiting(shown)
         if pinned is not None:
             shown -= 1
-        waiting = [row for row in rows if row.status == "waiting"]
-        self._head = min(waiting, key=lambda row: (row.priority, row.seq)).seq if waiting else 0
+        waiting = self.scene.view.with_status("waiting")
+        self._head = min(waiting, key=lambda row: (row.priority, row.seq), default=None)
         most = max(len(row.table) for row in rows) or 1
         columns = Columns.for_width(width, max(len(row.name) for row in rows))
         lines = [columns.heading(self.scene, width)]
@@ -125,7 +132,10 @@ class Sequences(Framed, can_focus=True):
                 line = (("▌", named.focus), *line[1:])
                 line = tuple((text, self.scene.palette.selected(style)) for text, style in line)
             lines.append(line)
-        return lines if pinned is None else [*lines, fitted(self._row(pinned, columns, most, width), width, named.text)]
+        if pinned is None:
+            return lines
+        apart = fitted(self._row(pinned, columns, most, width), width, named.text)
+        return [*lines, (("↳", named.accent), *apart[1:])]
 
     def _first_waiting(self, shown: int) -> SequenceView | None:
         """The head of the queue, when it lies below the rows in sight: who waits, and for what, must be seen."""
@@ -149,8 +159,7 @@ class Sequences(Framed, can_focus=True):
             (fit(state, 12), style),
         ]
         if not held and row.status != "running":
-            reason = waits_for(row, row.seq == self._head)
-            return (*spans, (fit(reason, max(0, width - columns.before_reason)), named.muted))
+            return (*spans, (self._reason(row, max(0, width - columns.before_reason)), named.muted))
         spans += [
             (f"{row.tokens:>6,} ", named.text),
             (f"{held:>4,} ", named.text),
@@ -165,6 +174,15 @@ class Sequences(Framed, can_focus=True):
         if columns.preemptions:
             spans.append((f" {'✕' + str(row.preemptions) if row.preemptions else '':<4}", named.warning))
         return tuple(spans)
+
+    def _reason(self, row: SequenceView, room: int) -> str:
+        """What it waits for, in as many words as there is room for."""
+        head = self._head
+        if row is not head and row.wait is None and head is not None:
+            return fit(waits_briefly(row, head.name), room)
+        words = waits_for(row, row is head)
+        brief = waits_briefly(row, head.name if head is not None else "")
+        return fit(words if cell_width(words) <= room else brief, room)
 
     def _state(self, row: SequenceView) -> tuple[str, Style]:
         named = self.scene.palette.named
