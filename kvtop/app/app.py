@@ -116,6 +116,9 @@ class KvtopApp(App[None]):
         chosen = super().get_driver_class()
         return MeasuredDriver if chosen.__name__ == "LinuxDriver" else chosen
 
+    def action_save_picture(self) -> None:
+        self.live.save_picture()
+
     def use_theme(self, name: str) -> None:
         self.theme = f"kvtop-{name}"
         self.live.look_again(Palette(self._themes[name], self.scene.terminal.depth))

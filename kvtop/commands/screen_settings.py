@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from kvtop.app.app import AppSettings
 from kvtop.app.key_map import key_map
@@ -16,7 +17,7 @@ def app_settings(settings: Settings, **more: Any) -> AppSettings:
     return AppSettings(
         theme=settings["theme"],
         themes_folder=settings.config_path.parent / "themes",
-        pictures_folder=Path.cwd(),
+        pictures_folder=platformdirs.user_pictures_path() / "kvtop",
         keys=keys,
         warnings=(*settings.warnings, *wrong_keys),
         **more,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS
+from kvtop.app.app import AppSettings
 from kvtop.app.grid.shape import Zoom
 from kvtop.engine import control
 from kvtop.engine.requests import Request
@@ -292,6 +295,20 @@ async def test_capital_s_saves_the_screen_as_svg(source: SteppedSource, tmp_path
     assert len(saved) == 1 and "kvtop" in saved[0].read_text()
 
 
+async def test_a_dialog_is_in_the_picture_and_every_run_of_text_begins_where_it_is_seen(tmp_path: Path) -> None:
+    told = story(num_blocks=96, requests=20)
+    told.run(60)
+    async with on_stage(told, settings=AppSettings(pictures_folder=tmp_path)) as (app, pilot):
+        await pilot.press("i", "ctrl+s")
+        await settle(app, pilot)
+        (saved,) = tmp_path.iterdir()
+        svg = saved.read_text()
+        assert "inject&#160;requests" in svg
+        runs = re.findall(r"<text [^>]*clip-path[^>]*>([^<]*)</text>", svg)
+        assert len(runs) > 50
+        assert not [run for run in runs if run.startswith("&#160;") or run.endswith("&#160;")]
+
+
 async def test_the_log_scrolls_back_and_stays_at_its_place_while_events_arrive(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
         await pilot.press("tab", "tab", "pageup")
@@ -322,8 +339,6 @@ async def test_q_leaves_at_once_with_exit_0(source: SteppedSource, key: str) -> 
 
 
 async def test_keys_can_be_mapped_anew(source: SteppedSource) -> None:
-    from kvtop.app.app import AppSettings
-
     async with on_stage(source, settings=AppSettings(keys={"pause": "f5"})) as (_app, pilot):
         await pilot.press("f5")
         assert isinstance(source.sent[-1], control.Pause)

@@ -79,7 +79,7 @@ WINDOW = (
     Action("previous_panel", "shift+tab", "The panel before.", "view", lambda live: live.focus_panel(-1)),
     Action("theme", "t", "Choose a theme.", "view", theme, footer=11),
     Action("copy", "y", "Copy the facts of what is selected to the clipboard.", "view", copy_facts),
-    Action("screenshot", "S", "Save the screen as an SVG file.", "view", screenshot),
+    Action("screenshot", "S,ctrl+s", "Save the screen as an SVG file.", "view", screenshot),
     Action("back", "escape", "Take back the last choice: filter, selection, cursor.", "view", back),
     Action("help", "question_mark", "Keys, and how to read the panel that has them.", "view", help_screen, footer=12),
     Action("palette", "ctrl+p", "Find any action by its name.", "view", palette),

@@ -7,7 +7,7 @@ from textual.screen import ModalScreen, ScreenResultType
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """``esc`` closes it without a result."""
+    """``esc`` closes it without a result; a screenshot shows it too (``ctrl+s`` where ``S`` is text)."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 55%; }
@@ -18,7 +18,10 @@ class Dialog(ModalScreen[ScreenResultType]):
         background: $background; padding: 1 2;
     }
     """
-    BINDINGS = [Binding("escape", "leave", "back", show=False)]
+    BINDINGS = [
+        Binding("escape", "leave", "back", show=False),
+        Binding("S,ctrl+s", "app.save_picture", "screenshot", show=False),
+    ]
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from textual.widgets import Input
 from kvtop.app.actions import ACTIONS, panel_bindings
 from kvtop.app.arrangement import PANELS_OF, Tab
 from kvtop.app.palette import Palette
+from kvtop.app.picture import with_exact_runs
 from kvtop.app.scene import Scene
 from kvtop.app.screens.words import Words
 from kvtop.app.theme_files import Theme
@@ -269,11 +271,12 @@ class LiveScreen(Screen[None]):
     def save_picture(self) -> None:
         try:
             self._pictures.mkdir(parents=True, exist_ok=True)
-            path = self.app.save_screenshot(path=str(self._pictures))
+            path = self._pictures / time.strftime("kvtop-%Y-%m-%d-%H%M%S.svg", time.localtime(self.scene.clock()))
+            path.write_text(with_exact_runs(self.app.export_screenshot()), encoding="utf-8")
         except OSError as error:
             self.say(f"the picture could not be saved: {error}", "error")
         else:
-            self.say(f"saved {path}")
+            self.say(f"saved {path.absolute()}")
 
     def reason(self) -> str:
         """Why, for what is selected; with nothing selected, for what the last step was about."""
