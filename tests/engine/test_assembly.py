@@ -1,0 +1,36 @@
+"""What is set up around torch before it is imported."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+BUILD = """
+import sys
+from pathlib import Path
+from kvtop.engine import assembly
+from kvtop.failure import Failure
+from kvtop.settings import EngineSettings
+assembly.resolve_model = lambda *names, **more: Path("no such folder")
+assert "torch" not in sys.modules
+try:
+    assembly.build_engine(EngineSettings(device="cpu"))
+except Failure as failure:
+    assert "torch" in sys.modules and "no such folder" in str(failure)
+"""
+
+
+@pytest.mark.parametrize(("own", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")])
+def test_an_engine_s_threads_sleep_while_they_wait_unless_the_user_wants_them_to_spin(
+    own: dict[str, str], policy: str
+) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    # OpenMP itself says what it has read
+    environ |= {"OMP_DISPLAY_ENV": "true"} | own
+    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=120, env=environ)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"OMP_WAIT_POLICY\s*=\s*'(\w+)'", done.stderr) == [policy]
