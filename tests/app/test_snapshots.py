@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from kvtop.app.app import AppSettings, KvtopApp
 from kvtop.app.breakpoints import FreeBelow
@@ -26,6 +27,8 @@ def prepared(
         await settle(app, pilot)
         if keys:
             await pilot.press(*keys)
+            for field in app.screen.query(Input):
+                field.cursor_blink = False
             await settle(app, pilot)
         shown = text(app)
         for word in words:

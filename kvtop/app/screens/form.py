@@ -28,7 +28,7 @@ class FieldForm(Dialog[ScreenResultType]):
     """``values`` is read and written, so that it outlives the form. Subclasses say what is to come and send."""
 
     DEFAULT_CSS = """
-    FieldForm > .box { width: 74; overflow-y: auto; scrollbar-size-vertical: 1; }
+    FieldForm > .box { width: 74; padding: 0 2; max-height: 100%; overflow-y: auto; scrollbar-size-vertical: 1; }
     FieldForm Grid { grid-size: 2; grid-columns: 16 1fr; grid-rows: 1; height: auto; grid-gutter: 0 1; }
     FieldForm .label { color: $text-muted; text-align: right; }
     FieldForm Input { background: $raised; }
