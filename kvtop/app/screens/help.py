@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -47,6 +49,8 @@ READING = {
         "long as it is so; what has passed is listed below."
     ),
 }
+WORDS_WIDTH = 60
+"""Of what stands beside the keys; what is longer goes on below, as far in."""
 GROUPS = {
     "stepping": "Time",
     "engine": "The engine",
@@ -84,10 +88,10 @@ class Help(Dialog[None]):
         groups = sorted(GROUPS, key=lambda group: group != self._panel)
         for group in groups:
             lines.append(Content.styled(GROUPS[group], "bold $primary"))
-            lines += [
-                Content.assemble("  ", (key_words(action.keys).ljust(13), "bold"), action.help)
-                for action in self._actions
-                if action.group == group
-            ]
+            for action in self._actions:
+                if action.group == group:
+                    first, *more = wrap(action.help, WORDS_WIDTH)
+                    lines.append(Content.assemble("  ", (key_words(action.keys).ljust(13), "bold"), first))
+                    lines += [Content(" " * 15 + line) for line in more]
             lines.append(Content(""))
         return Content("\n").join(lines[:-1])
