@@ -1,6 +1,6 @@
 """One decode step on a CPU: the engine, everything a step does included, beside transformers' ``generate``.
 
-    python -m benchmarks.decode [--rounds N]
+    python -m benchmarks.decode [--rounds N] [--chart FILE.svg]
 
 Same weights (bf16), same prompts, same threads, in one process and in turn. A step's time is the median over the
 steps that only decode. Batches are the first of batch57.json; for a context of 1,024 their prompts are repeated.
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from pathlib import Path
 
+from benchmarks.cpu.chart import draw
 from benchmarks.cpu.contestants import Contest, Job, fixture
-from benchmarks.cpu.rounds import compare, print_row
+from benchmarks.cpu.rounds import Row, compare, print_head, print_row
 
 CASES = ((1, 57, 1.25), (4, 57, 1.2), (16, 57, 1.2), (64, 57, 1.2), (16, 1024, 1.2))
 """Batch, context at the start, and how many times as fast is the least expected."""
@@ -22,20 +24,24 @@ STEPS = 16
 def main() -> int:
     parser = argparse.ArgumentParser(description="decode steps beside transformers' generate")
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--chart", type=Path)
+    arguments = parser.parse_args()
     contest = Contest()
     print(f"decode step, {contest.name}")
-    print(f"{'':<44}{'engine':>9}{'generate':>10}{'ratio':>9}")
+    print_head("generate")
+    rows = []
     for batch, context, at_least in CASES:
-        jobs = [
-            Job((job.prompt * (1 + context // len(job.prompt)))[:context], STEPS) for job in fixture("batch57")[:batch]
-        ]
+        prompts = [(job.prompt * (1 + context // len(job.prompt)))[:context] for job in fixture("batch57")[:batch]]
+        jobs = [Job(prompt, STEPS) for prompt in prompts]
         compared = compare(
             lambda jobs=jobs: statistics.median(contest.engine(jobs).decode_step_s),  # type: ignore[misc]
             lambda jobs=jobs: statistics.median(contest.generate(jobs).decode_step_s),  # type: ignore[misc]
-            rounds,
+            arguments.rounds,
         )
-        print_row(f"batch {batch}, context {context}, ms a step", compared, at_least, unit=1e-3)
+        rows.append(Row(f"batch {batch}, context {context:,}", compared, at_least))
+        print_row(rows[-1])
+    if arguments.chart:
+        draw(arguments.chart, "A decode step, engine beside generate", contest.name, rows)
     return 0
 
 

@@ -31,6 +31,15 @@ class Compared:
         return statistics.median(self.ratios)
 
 
+@dataclass(slots=True, frozen=True)
+class Row:
+    """A comparison, what it is called, and the least ratio expected of it."""
+
+    name: str
+    compared: Compared
+    at_least: float
+
+
 def compare(ours: Callable[[], float], other: Callable[[], float], rounds: int) -> Compared:
     """Both return seconds."""
     ours_s, other_s, others, quiet = [], [], 0.0, True
@@ -48,13 +57,22 @@ def compare(ours: Callable[[], float], other: Callable[[], float], rounds: int) 
     return Compared(statistics.median(ours_s), statistics.median(other_s), ratios, others, quiet)
 
 
-def print_row(name: str, compared: Compared, at_least: float, unit: float = 1.0) -> None:
-    """``unit`` is how many seconds the printed one has."""
+def print_head(other: str) -> None:
+    print(f"{'':<44}{'engine':>10}{other:>11}{'ratio':>9}")
+
+
+def print_row(row: Row) -> None:
+    compared = row.compared
     low, high = min(compared.ratios), max(compared.ratios)
-    mark = "" if compared.quiet else f"  not quiet: others took {compared.others:.2f} cores"
-    verdict = "" if compared.ratio >= at_least else "  short"
+    notes = ["short"] if compared.ratio < row.at_least else []
+    if not compared.quiet:
+        notes.append(f"not quiet: others took up to {compared.others:.2f} cores")
     print(
-        f"{name:<44}{compared.ours_s / unit:>9.1f}{compared.other_s / unit:>10.1f}{compared.ratio:>8.2f}x"
-        f"  ({low:.2f} to {high:.2f}, at least {at_least:g}x){verdict}{mark}",
+        f"{row.name:<44}{_time(compared.ours_s):>10}{_time(compared.other_s):>11}{compared.ratio:>8.2f}x  "
+        f"({low:.2f} to {high:.2f}, at least {row.at_least:g}x)  {'; '.join(notes)}".rstrip(),
         flush=True,
     )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
