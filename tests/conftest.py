@@ -1,6 +1,7 @@
 """What every test stands on: one pinned terminal, no settings but the test's own, and the default model."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ os.environ["LINES"] = "36"
 # Torch on one thread: the models of the tests are tiny, and two processes whose threads wait for each other by spinning
 # slow one another down tenfold.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that; tests that send it need the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

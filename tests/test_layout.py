@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODEL_SIDE = {
     *("assembly", "compatibility", "detokenizer", "hook", "kv_cache", "loading", "memory", "random_streams", "runner"),
-    *("sampler", "step_inputs"),
+    *("flat_decoder", "forward_choice", "graph_forward", "packing", "sampler", "step_inputs", "token_choice"),
 }
 """Modules of kvtop/engine that may need NumPy or torch. All others are the core and the process around it."""
 

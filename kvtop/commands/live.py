@@ -88,9 +88,9 @@ def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) -> int:
+    from kvtop.app.from_settings import app_settings
     from kvtop.app.recording import RecordingSwitch
     from kvtop.app.run import run_app
-    from kvtop.commands.screen_settings import app_settings
     from kvtop.sources.history import History
     from kvtop.sources.recorder import Recorder
 

@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise Failure("kvtop replay draws on a terminal, and there is none here; --once prints one frame without")
 
+        from kvtop.app.from_settings import app_settings
         from kvtop.app.run import run_app
-        from kvtop.commands.screen_settings import app_settings
         from kvtop.sources.replay import ReplaySource
 
         return run_app(ReplaySource(recording, speed=args.speed, start_step=args.step), app_settings(settings))

