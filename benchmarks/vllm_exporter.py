@@ -240,6 +240,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--blocks", type=int, default=40)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive us
     with vllm_server(args.python, args.model, args.blocks) as ports:
         found = watch_under_pressure(ports)
     print(f"steps        {found.steps:,}, {1000 * found.step_s / max(1, found.steps):.1f} ms each")

@@ -137,6 +137,9 @@ class Differ:
         if went_on != len(requests.running) or len(self.mirror.requests) != self._reader.num_alive:
             over = [self._reader.end(name) for name in self.mirror.requests if not self._reader.is_alive(name)]
             rows += [(self.mirror.requests[end.request_id], end.tokens, end.computed) for end in over]
+        for name, request in requests.preempted.items():  # tokens that were under way when it lost its blocks
+            if self._reader.is_alive(name) and self._reader.tokens(name) != request.tokens:
+                rows.append((request, self._reader.tokens(name), 0))
         requests.advance(decoded, sampled, rows)
         for end in over:
             requests.end(end)

@@ -79,6 +79,10 @@ class PoolReader(Protocol):
         """A request that is over will not be asked about again."""
         ...
 
+    def tokens(self, request_id: str) -> int:
+        """Prompt and generated tokens of a request that is not over."""
+        ...
+
     def new_tokens(self, request_id: str, count: int) -> Iterable[int]:
         """Token ids: the last ``count`` of a request."""
         ...

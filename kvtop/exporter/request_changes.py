@@ -16,6 +16,8 @@ class RequestChanges:
         self.running: dict[str, MirroredRequest] = {}
         self.tables: dict[str, list[int]] = {}
         """Tables of the same."""
+        self.preempted: dict[str, MirroredRequest] = {}
+        """Requests that wait to run again."""
         self.prefill_tokens = 0
         """Of those that the last Advanced told as computed."""
         self.decode_tokens = 0
@@ -62,10 +64,12 @@ class RequestChanges:
 
     def runs(self, request: MirroredRequest) -> None:
         """A request is told as running from now on."""
+        self.preempted.pop(request.request_id, None)
         self.running[request.request_id] = request
         self.tables[request.request_id] = request.table
 
     def _runs_no_more(self, request_id: str) -> None:
+        self.preempted.pop(request_id, None)
         self.running.pop(request_id, None)
         self.tables.pop(request_id, None)
 
@@ -151,6 +155,7 @@ class RequestChanges:
         self._blocks.index_full(request)
         refs = self._mirror.refs
         self._runs_no_more(request.request_id)
+        self.preempted[request.request_id] = request
         request.preemptions += 1
         preempted = e.Preempted(
             id=self._teller.next_id(),

@@ -118,6 +118,9 @@ class VllmReader:
     def forget(self, request_id: str) -> None:
         self._seen.pop(request_id, None)
 
+    def tokens(self, request_id: str) -> int:
+        return len(self._requests[request_id]._all_token_ids)
+
     def new_tokens(self, request_id: str, count: int) -> Iterable[int]:
         return self._seen[request_id]._all_token_ids[-count:] if count else ()
 

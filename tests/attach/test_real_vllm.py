@@ -1,17 +1,28 @@
-"""The exporter in a real vLLM under pressure; takes minutes. See conftest.py for what it needs."""
+"""The exporter in a real vLLM; takes minutes. See conftest.py for what it needs."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.vllm_exporter import vllm_server, watch_under_pressure
 
+TOP = Path(__file__).parent.parent.parent
+
 
 @pytest.mark.slow
-def test_true_tables_agree_with_kv_events_and_the_counter_of_a_real_server(model_folder: Path) -> None:
+def test_real_schedulers_under_random_traffic_are_told_exactly(model_folder: Path) -> None:
+    command = [os.environ["VLLM_PYTHON"], "-m", "tests.attach.drive_real_scheduler", str(model_folder), "5"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1].startswith("ok: 20 schedulers")
+
+
+@pytest.mark.slow
+def test_true_tables_agree_with_kv_events_and_the_counter_of_a_server_under_pressure(model_folder: Path) -> None:
     with vllm_server(Path(os.environ["VLLM_PYTHON"]), model_folder, blocks=40) as ports:
         found = watch_under_pressure(ports)
     assert found.faults() == []

@@ -99,6 +99,9 @@ class TruthReader:
     def forget(self, request_id: str) -> None:
         del self._known[request_id], self._computed[request_id]
 
+    def tokens(self, request_id: str) -> int:
+        return int(self._alive[request_id][4])
+
     def new_tokens(self, request_id: str, count: int) -> Iterable[int]:
         return [7] * count
 
