@@ -13,3 +13,8 @@ class Failure(Exception):
 
 class WrongUsage(Failure):
     """The flags were fine one by one but not together, or for this machine or file; ends with code 2."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of another library's message, to be quoted in ours."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -19,7 +19,7 @@ from kvtop.engine.runner import Forward
 from kvtop.engine.sequences import Sequence
 from kvtop.engine.step_inputs import StepTables
 from kvtop.engine.tables import BlockTable, blocks_for
-from kvtop.failure import Failure
+from kvtop.failure import Failure, first_line
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 8e-2}
 """Largest error of a position's logits relative to their size, for the median position: mixtures of experts may send a
@@ -67,7 +67,7 @@ def find_layers(model: Any, num_tokens: int) -> dict[int, LayerShape]:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        raise _refusal(model, f"it cannot be run that way ({_first_line(error)})") from error
+        raise _refusal(model, f"it cannot be run that way ({first_line(error)})") from error
     count = model.config.get_text_config().num_hidden_layers
     missing = [layer for layer in range(count) if layer not in dry_run.shapes]
     if len(missing) == count:
@@ -135,7 +135,3 @@ def _refusal(model: Any, why: str) -> Failure:
         f"{model.config.model_type} models ({type(model).__name__}) cannot run on paged KV: {why}. Choose a decoder "
         "whose every layer attends through transformers' attention interface, such as Llama, Qwen, Mistral or Gemma"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -15,10 +15,9 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a model is on this machine by now: nothing here asks a server
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from kvtop.engine import compatibility, hook
+from kvtop.engine import checkpoint, compatibility, hook
 from kvtop.engine.detokenizer import TextCodec
 from kvtop.engine.forward_choice import fastest_forward
 from kvtop.engine.graph_forward import CudaCapture, GraphForward
@@ -27,7 +26,7 @@ from kvtop.engine.memory import choose_pool_size, choose_swap_blocks, free_bytes
 from kvtop.engine.pool_size import PoolSize, format_bytes
 from kvtop.engine.runner import Forward, HookedForward, ModelRunner
 from kvtop.engine.sampler import Sampler
-from kvtop.failure import Failure
+from kvtop.failure import Failure, first_line
 from kvtop.kernels import dispatch
 from kvtop.kernels.dispatch import Kernels
 from kvtop.models.progress import Report, no_report
@@ -91,7 +90,7 @@ class ModelParts:
         except (MemoryError, RuntimeError) as error:
             wanted = (num_blocks + swap_blocks) * block_size * kv_bytes_per_token(self.layers, self.dtype)
             raise Failure(
-                f"no memory for the KV pool: {format_bytes(wanted)} cannot be had ({_first_line(error)}); give fewer "
+                f"no memory for the KV pool: {format_bytes(wanted)} cannot be had ({first_line(error)}); give fewer "
                 "blocks"
             ) from error
 
@@ -113,14 +112,14 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
     transformers_logging.set_verbosity_error()
     device = choose_device(settings.device)
     report(_STAGES[0], 0, len(_STAGES))
-    config = _read_config(folder)
-    tokenizer = _read_tokenizer(folder)
-    max_model_len = _choose_max_model_len(config, settings.max_model_len)
+    config = checkpoint.read_config(folder)
+    tokenizer = checkpoint.read_tokenizer(folder)
+    max_model_len = checkpoint.choose_max_model_len(config, settings.max_model_len)
     report(_STAGES[1], 1, len(_STAGES))
-    model = _read_weights(folder, config, settings.dtype, device)
+    model = checkpoint.read_weights(folder, config, settings.dtype, device)
     report(_STAGES[2], 2, len(_STAGES))
     on_cuda = device.type == "cuda"
-    texts = compatibility.sample_texts(_vocab_size(model))
+    texts = compatibility.sample_texts(checkpoint.vocab_size(model))
     expected = compatibility.plain_logits(model, texts)
     hook.install(model)
     layers = compatibility.find_layers(model, settings.max_num_batched_tokens if on_cuda else _DRY_RUN_TOKENS)
@@ -143,8 +142,8 @@ def load_model(folder: Path, settings: EngineSettings, report: Report = no_repor
     return LoadedModel(
         runner=runner,
         codec=TextCodec(tokenizer),
-        eos_token_ids=_eos_token_ids(model, tokenizer),
-        vocab_size=_vocab_size(model),
+        eos_token_ids=checkpoint.eos_token_ids(model, tokenizer),
+        vocab_size=checkpoint.vocab_size(model),
         name=folder.name,
         device=str(device),
         dtype=str(model.dtype).removeprefix("torch."),
@@ -178,99 +177,3 @@ def choose_device(wanted: str) -> torch.device:
         built = "sees no GPU" if torch.version.cuda or torch.version.hip else "is built without CUDA"
         raise Failure(f"--device cuda: torch {torch.__version__} {built}; use --device cpu, or auto")
     return torch.device("cuda" if available and wanted != "cpu" else "cpu")
-
-
-def _read_config(folder: Path) -> Any:
-    if not folder.is_dir():
-        raise Failure(f"{folder}: there is no such model folder")
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises many kinds for a bad config
-        raise Failure(f"{folder}: is not a model transformers can read ({_first_line(error)})") from error
-
-
-def _read_tokenizer(folder: Path) -> Any:
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # as many kinds
-        raise Failure(
-            f"{folder}: has no tokenizer that can be read ({_first_line(error)}); expected tokenizer.json beside the "
-            "weights"
-        ) from error
-
-
-def _read_weights(folder: Path, config: Any, dtype: str, device: torch.device) -> Any:
-    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    if weights > free_bytes(device):
-        raise Failure(
-            f"{folder.name}: its weights take {format_bytes(weights)}, {format_bytes(free_bytes(device))} are free on "
-            f"{device.type}; choose a smaller model"
-        )
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype="auto" if dtype == "auto" else getattr(torch, dtype),
-            attn_implementation="eager",
-            local_files_only=True,
-        )
-    except Exception as error:
-        raise Failure(f"{folder}: its weights cannot be loaded ({_first_line(error)})") from error
-    if dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16:
-        model = model.float()
-    try:
-        model = model.to(device)
-    except torch.OutOfMemoryError as error:
-        raise Failure(f"{folder.name}: its weights do not fit on {device.type}; choose a smaller model") from error
-    return model.eval().requires_grad_(False)
-
-
-def _choose_max_model_len(config: Any, wanted: int | None) -> int:
-    """What was asked for, else what the model was made for.
-
-    Raises:
-        Failure: more was asked for than the model can place.
-    """
-    text_config = config.get_text_config()
-    longest = getattr(text_config, "max_position_embeddings", None)
-    switch = _rope_switch(getattr(text_config, "rope_parameters", None) or {})
-    if switch is not None and (longest is None or switch < longest):
-        if wanted is not None and wanted > switch:
-            raise Failure(
-                f"--max-model-len {wanted}: beyond {switch} positions {config.model_type} models change their rotary "
-                "factors for the whole batch at once, which paged KV does not carry; give at most that"
-            )
-        longest = switch
-    if longest is None:
-        return wanted or 2048
-    if wanted is not None and wanted > longest:
-        raise Failure(f"--max-model-len {wanted}: the model is made for {longest} positions; give at most that")
-    return wanted or longest
-
-
-def _rope_switch(parameters: dict[str, Any]) -> int | None:
-    """The position beyond which long-context rotary factors replace the short ones, for all tokens of a batch at once;
-    None where none do. Parameters may be those of several layer types."""
-    several = [value for value in parameters.values() if isinstance(value, dict)]
-    if several:
-        switches = [switch for switch in map(_rope_switch, several) if switch is not None]
-        return min(switches, default=None)
-    if parameters.get("rope_type") not in ("longrope", "dynamic"):
-        return None
-    return parameters.get("original_max_position_embeddings")
-
-
-def _vocab_size(model: Any) -> int:
-    size: int = model.get_input_embeddings().num_embeddings
-    return size
-
-
-def _eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """What ends an answer: the ids the generation config names, and the tokenizer's own."""
-    named = model.generation_config.eos_token_id if model.generation_config else None
-    ids = [named] if isinstance(named, int) else list(named or [])
-    return frozenset([*ids, *([] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id])])
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

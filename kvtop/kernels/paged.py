@@ -11,7 +11,6 @@ a kernel may treat them as a batch of equal rows; the runner sorts them by conte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 
@@ -33,14 +32,6 @@ class PagedBatch:
     host_block_tables: torch.Tensor
     host_context_lens: list[int]
     host_query_starts: list[int]
-
-    @property
-    def max_query_len(self) -> int:
-        return max(stop - start for start, stop in pairwise(self.host_query_starts))
-
-    @property
-    def max_context_len(self) -> int:
-        return max(self.host_context_lens)
 
 
 @dataclass(slots=True, frozen=True)

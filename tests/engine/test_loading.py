@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from kvtop.engine import loading
+from kvtop.engine import checkpoint, loading
 from kvtop.engine.loading import LoadedModel, load_model
 from kvtop.engine.requests import Request
 from kvtop.failure import Failure
@@ -144,7 +144,7 @@ def test_cuda_asked_for_and_absent_says_what_to_use(llama: Path, monkeypatch: py
 
 def test_no_memory_for_weights_or_pool_says_how_much_there_is(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no memory for the KV pool: --num-blocks 1000000000 takes" in failure(llama, num_blocks=10**9)
-    monkeypatch.setattr(loading, "free_bytes", lambda device: 10_000)
+    monkeypatch.setattr(checkpoint, "free_bytes", lambda device: 10_000)
     assert "its weights take" in failure(llama)
 
 
