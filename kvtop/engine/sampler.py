@@ -12,7 +12,7 @@ import secrets
 import torch
 
 from kvtop.engine.plan import Sampled, Scheduled
-from kvtop.engine.random_streams import seed_of, uniforms
+from kvtop.engine.random_streams import seed_of
 from kvtop.engine.requests import sampling_seed
 from kvtop.engine.token_choice import cut, likeliest, pick
 
@@ -76,18 +76,13 @@ class Sampler:
         drawn: list[list[int]] = [[] for _ in rows]
         for part in cut(scores, requests):
             chosen = [rows[place] for place in part.rows]
-            tokens = pick(part, self._numbers(chosen))
-            for place, row, picked in zip(part.rows, chosen, tokens, strict=True):
-                drawn[place] = picked[: row.draws]
+            for place, picked in zip(part.rows, pick(part, [self._streams(row) for row in chosen]), strict=True):
+                drawn[place] = picked
         return drawn
 
-    def _numbers(self, rows: list[Scheduled]) -> torch.Tensor:
-        """float64 [rows, most draws] in [0, 1); a row with fewer draws is filled up with zeros."""
-        numbers = torch.zeros(len(rows), max(row.draws for row in rows), dtype=torch.float64)
-        for place, row in enumerate(rows):
-            seeds = [self._seed(row, draw) for draw in range(row.draws)]
-            numbers[place, : row.draws] = torch.from_numpy(uniforms(seeds, [row.sequence.generated] * row.draws))
-        return numbers
+    def _streams(self, row: Scheduled) -> list[tuple[int, int]]:
+        """Where each draw of the row takes its noise from: (seed, position in the answer)."""
+        return [(self._seed(row, draw), row.sequence.generated) for draw in range(row.draws)]
 
     def _seed(self, row: Scheduled, draw: int) -> int:
         request, index = row.sequence.request, row.sequence.index + draw

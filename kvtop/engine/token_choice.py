@@ -1,8 +1,10 @@
-"""Which tokens a row may draw, the likeliest of them, and the one a random number picks.
+"""Which tokens a row may draw, the likeliest of them, and the one that chance picks.
 
 One idea: top-k and top-p leave few tokens, so their rows are cut to their likeliest ones first and everything after
-works on those; only where top-p needs more of them are more looked at. A number picks from the cumulated probabilities
-in the order of token ids, which rounding cannot rearrange. How many tokens were looked at changes no outcome.
+works on those; only where top-p needs more of them are more looked at. A draw is the token whose score plus noise of
+its own is highest: rounding of the scores can change it only where two such sums all but tie, while a number that picks
+from cumulated probabilities would land on a neighbour all the time in the tail. How many tokens were looked at changes
+no outcome.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from kvtop.engine.random_streams import gumbels
 from kvtop.engine.requests import Request
 
 _LOOKS = (256, 4096)
@@ -67,13 +71,16 @@ def likeliest(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return highest[:, 0], tokens.gather(1, first)[:, 0]
 
 
-def pick(part: Cut, numbers: torch.Tensor) -> list[list[int]]:
-    """The tokens that ``numbers`` (float64 [rows, draws] in [0, 1)) pick from the probabilities of each row."""
-    cumulated = part.scores.softmax(dim=-1).double().cumsum(dim=-1)  # cumsum's own conversion is ten times as slow
-    total = cumulated[:, -1:].contiguous()
-    places = torch.searchsorted(cumulated, numbers.to(cumulated.device) * total, right=True)
-    places = places.minimum(torch.searchsorted(cumulated, total))  # the last token of any probability
-    picked: list[list[int]] = (places if part.token_ids is None else part.token_ids.gather(1, places)).tolist()
+def pick(part: Cut, streams: list[list[tuple[int, int]]]) -> list[list[int]]:
+    """The tokens each row draws, one for each (seed, position) of its ``streams``."""
+    scores = part.scores.double().cpu().numpy()
+    token_ids = None if part.token_ids is None else part.token_ids.cpu().numpy()
+    everything = np.arange(scores.shape[1])
+    picked = []
+    for row, draws in enumerate(streams):
+        ids = everything if token_ids is None else token_ids[row]
+        places = [int(np.argmax(scores[row] + gumbels(seed, position, ids))) for seed, position in draws]
+        picked.append([int(ids[place]) for place in places])
     return picked
 
 

@@ -203,19 +203,29 @@ def test_a_tiny_temperature_is_greedy_and_does_not_overflow() -> None:
     assert tokens(Sampler(), logits, [row(temperature=1e-30, seed=5)]) == [[int(logits.argmax())]]
 
 
-@given(st.integers(-(2**70), 2**70), st.integers(0, 10_000))
+@given(st.integers(-(2**70), 2**70), st.integers(0, 10_000), st.integers(0, 200_000))
 @settings(max_examples=100, deadline=None)
-def test_a_uniform_number_depends_on_seed_and_position_only_and_lies_in_its_range(seed: int, position: int) -> None:
-    alone = uniforms([seed], [position])[0]
-    assert 0 <= alone < 1
-    assert uniforms([9, seed, 4], [3, position, position])[1] == alone
+def test_a_tokens_number_depends_on_seed_position_and_token_only(seed: int, position: int, token: int) -> None:
+    alone = uniforms(seed, position, np.array([token]))[0]
+    assert 0 < alone < 1
+    assert uniforms(seed, position, np.array([3, token, 7]))[1] == alone
 
 
-def test_uniform_numbers_of_neighbouring_seeds_and_positions_are_independent() -> None:
-    count = 256
-    grid = np.array([uniforms([seed] * count, list(range(count))) for seed in range(count)])
-    histogram, _ = np.histogram(grid, bins=16, range=(0, 1))
-    assert abs(grid.mean() - 0.5) < 0.005
-    assert np.abs(histogram / grid.size - 1 / 16).max() < 0.004
-    for other in (np.roll(grid, 1, axis=0), np.roll(grid, 1, axis=1)):
-        assert abs(np.corrcoef(grid.ravel(), other.ravel())[0, 1]) < 0.02
+def test_numbers_of_neighbouring_seeds_positions_and_tokens_are_independent() -> None:
+    tokens = np.arange(256)
+    for grid in (
+        np.array([uniforms(seed, 3, tokens) for seed in range(256)]),
+        np.array([uniforms(3, position, tokens) for position in range(256)]),
+    ):
+        histogram, _ = np.histogram(grid, bins=16, range=(0, 1))
+        assert abs(grid.mean() - 0.5) < 0.005
+        assert np.abs(histogram / grid.size - 1 / 16).max() < 0.004
+        for other in (np.roll(grid, 1, axis=0), np.roll(grid, 1, axis=1)):
+            assert abs(np.corrcoef(grid.ravel(), other.ravel())[0, 1]) < 0.02
+
+
+def test_rounding_of_the_logits_changes_no_draw() -> None:
+    logits = some_logits(rows=1, seed=4)
+    noisy = logits + 1e-5 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    rows = [row(draws=400, temperature=1.0, seed=8)]
+    assert tokens(Sampler(), logits, rows) == tokens(Sampler(), noisy, rows)
