@@ -11,7 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODEL_SIDE = {
     *("assembly", "compatibility", "detokenizer", "hook", "kv_cache", "loading", "memory", "random_streams", "runner"),
-    *("flat_decoder", "forward_choice", "graph_forward", "packing", "sampler", "step_inputs", "token_choice"),
+    *(
+        "checkpoint",
+        "flat_decoder",
+        "forward_choice",
+        "graph_forward",
+        "packing",
+        "sampler",
+        "step_inputs",
+        "token_choice",
+    ),
 }
 """Modules of kvtop/engine that may need NumPy or torch. All others are the core and the process around it."""
 
