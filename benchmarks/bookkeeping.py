@@ -17,7 +17,8 @@ import msgspec
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import Inject
 from kvtop.engine.engine import Engine
-from kvtop.engine.events import Batch, EngineInfo
+from kvtop.engine.engine_info import engine_info
+from kvtop.engine.events import Batch
 from kvtop.engine.plan import Sampled, StepPlan, StepResult
 from kvtop.engine.requests import Request
 from kvtop.engine.sequences import Sequence
@@ -104,23 +105,13 @@ def _engine() -> Engine:
     config = SchedulerConfig(
         num_blocks=NUM_BLOCKS, max_num_seqs=SEQUENCES, max_num_batched_tokens=8192, max_model_len=8192
     )
-    info = EngineInfo(
+    info = engine_info(
+        config,
         model="none",
         device="none",
         dtype="none",
         kernel="none",
-        block_size=config.block_size,
-        num_blocks=config.num_blocks,
-        swap_blocks=0,
         kv_bytes_per_token=131_072,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        policy=config.policy,
-        preempt=config.preempt,
-        victim=config.victim,
-        watermark=config.watermark,
-        prefix_cache=config.prefix_cache,
     )
     return Engine(info, config, NoRunner(), NoText())
 

@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import Inject
 from kvtop.engine.engine import Engine
+from kvtop.engine.engine_info import engine_info
 from kvtop.engine.events import Advanced, EngineInfo, Queued, StepTimed
 from kvtop.engine.loading import LoadedModel, load_model
 from kvtop.engine.requests import Request
@@ -155,21 +156,11 @@ class Contest:
 
 
 def _info(loaded: LoadedModel, config: SchedulerConfig) -> EngineInfo:
-    return EngineInfo(
+    return engine_info(
+        config,
         model=loaded.name,
         device=loaded.device,
         dtype=loaded.dtype,
         kernel=loaded.kernel,
-        block_size=config.block_size,
-        num_blocks=config.num_blocks,
-        swap_blocks=0,
         kv_bytes_per_token=loaded.pool.kv_bytes_per_token,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        policy=config.policy,
-        preempt=config.preempt,
-        victim=config.victim,
-        watermark=config.watermark,
-        prefix_cache=config.prefix_cache,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.engine import Engine
-from kvtop.engine.events import EngineInfo
+from kvtop.engine.engine_info import engine_info
 from kvtop.engine.scheduler import Scheduler
 from kvtop.models.progress import Report, no_report
 from kvtop.models.resolve import resolve_model
@@ -44,23 +44,13 @@ def build_engine(
         watermark=settings.watermark,
         prefix_cache=settings.prefix_cache,
     )
-    info = EngineInfo(
+    info = engine_info(
+        config,
         model=loaded.name,
         device=loaded.device,
         dtype=loaded.dtype,
         kernel=loaded.kernel,
-        block_size=config.block_size,
-        num_blocks=config.num_blocks,
-        swap_blocks=config.swap_blocks,
         kv_bytes_per_token=loaded.pool.kv_bytes_per_token,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        policy=config.policy,
-        preempt=config.preempt,
-        victim=config.victim,
-        watermark=config.watermark,
-        prefix_cache=config.prefix_cache,
         chat_template=loaded.codec.has_chat_template,
     )
     return Engine(info, config, loaded.runner, loaded.codec, loaded.eos_token_ids, loaded.vocab_size, inspect)

@@ -19,7 +19,7 @@ from zlib import crc32
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.cost import CARDS, DEFAULT_CARD, LLAMA_3_8B_KV_BYTES_PER_TOKEN, CostModel
 from kvtop.engine.engine import Engine
-from kvtop.engine.events import EngineInfo
+from kvtop.engine.engine_info import engine_info
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
 from kvtop.engine.process import Progress, serve
 from kvtop.engine.requests import Request
@@ -149,23 +149,13 @@ def build_simulated_engine(
         watermark=settings.watermark,
         prefix_cache=settings.prefix_cache,
     )
-    info = EngineInfo(
+    info = engine_info(
+        config,
         model="simulated Llama-3-8B",
         device="none",
         dtype="bfloat16",
         kernel="cost model",
-        block_size=config.block_size,
-        num_blocks=config.num_blocks,
-        swap_blocks=config.swap_blocks,
         kv_bytes_per_token=LLAMA_3_8B_KV_BYTES_PER_TOKEN,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        policy=config.policy,
-        preempt=config.preempt,
-        victim=config.victim,
-        watermark=config.watermark,
-        prefix_cache=config.prefix_cache,
         simulated=True,
         chat_template=True,
     )
