@@ -16,7 +16,7 @@ from kvtop.engine.scheduler import Scheduler
 from kvtop.models.progress import Report
 from kvtop.settings import EngineSettings
 from tests.engine.fake_runner import FakeRunner, beam_oracle, oracle
-from tests.engine.harness import NumberCodec, engine_info
+from tests.engine.harness import NumberCodec, fake_info
 
 Run = Callable[..., tuple[int, dict[str, Any], str]]
 
@@ -45,7 +45,7 @@ def fake_model(monkeypatch: pytest.MonkeyPatch, runner_type: type[FakeRunner]) -
             max_num_batched_tokens=settings.max_num_batched_tokens,
         )
         runner = runner_type(config.num_blocks, config.block_size)
-        return Engine(engine_info(config), config, runner, NumberCodec(), vocab_size=1000, inspect=inspect)
+        return Engine(fake_info(config), config, runner, NumberCodec(), vocab_size=1000, inspect=inspect)
 
     monkeypatch.setattr("kvtop.engine.assembly.build_engine", build)
 

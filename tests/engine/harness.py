@@ -8,6 +8,7 @@ from kvtop.engine.check import check, check_drained
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import AnyCommand, Inject, Reply
 from kvtop.engine.engine import Engine
+from kvtop.engine.engine_info import engine_info
 from kvtop.engine.events import Advanced, AnyEvent, Batch, Completed, EngineInfo, Event, Forked, Queued, Rejected
 from kvtop.engine.requests import Request
 from kvtop.engine.scheduler import Scheduler
@@ -56,25 +57,8 @@ class Ticker:
         return self.now
 
 
-def engine_info(config: SchedulerConfig) -> EngineInfo:
-    return EngineInfo(
-        model="fake",
-        device="cpu",
-        dtype="none",
-        kernel="none",
-        block_size=config.block_size,
-        num_blocks=config.num_blocks,
-        swap_blocks=config.swap_blocks,
-        kv_bytes_per_token=16,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        policy=config.policy,
-        preempt=config.preempt,
-        victim=config.victim,
-        watermark=config.watermark,
-        prefix_cache=config.prefix_cache,
-    )
+def fake_info(config: SchedulerConfig) -> EngineInfo:
+    return engine_info(config, model="fake", device="cpu", dtype="none", kernel="none", kv_bytes_per_token=16)
 
 
 class Harness:
@@ -86,7 +70,7 @@ class Harness:
         self.runner = FakeRunner(self.config.num_blocks, self.config.block_size, self.config.swap_blocks)
         self.clock = Ticker()
         self.engine = Engine(
-            engine_info(self.config),
+            fake_info(self.config),
             self.config,
             self.runner,
             NumberCodec(),

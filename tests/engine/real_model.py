@@ -18,7 +18,7 @@ from kvtop.engine.runner import ModelRunner
 from kvtop.engine.sampler import Sampler
 from kvtop.models.resolve import resolve_model
 from kvtop.settings import DEFAULT_MODEL, EngineSettings
-from tests.engine.harness import engine_info
+from tests.engine.harness import fake_info
 
 TIE = 1e-3
 """Where the oracle's two best logits are closer than this, a different token is a tie and not a fault."""
@@ -50,7 +50,7 @@ def run(loaded: LoadedModel, requests: list[Request], **config: Any) -> Run:
     settings = SchedulerConfig(**config)
     cache = _poisoned_cache(loaded, settings)
     engine = Engine(
-        engine_info(settings),
+        fake_info(settings),
         settings,
         ModelRunner(loaded.parts.forward, cache, Sampler(), loaded.parts.device),
         loaded.codec,

@@ -17,7 +17,7 @@ from kvtop.engine.simulator import SimulatedRunner, WordCodec
 from kvtop.lab.experiment import NO_LIMIT, REGION_BLOCK_SIZE, Experiment
 from kvtop.lab.trial import Trial
 from kvtop.lab.workload import Work
-from tests.engine.harness import Harness, engine_info
+from tests.engine.harness import Harness, fake_info
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_lab_and_live_engine_give_the_same_block_tables_in_every_step(
         max_preemptions=NO_LIMIT,
     )
     runner = SimulatedRunner(CARDS[DEFAULT_CARD], lambda seconds: None)
-    simulated = Engine(engine_info(fake.config), fake.config, runner, WordCodec())
+    simulated = Engine(fake_info(fake.config), fake.config, runner, WordCodec())
     trial = Trial(experiment, [])
     for step in range(400):
         for number, arrival in enumerate(asked):
