@@ -76,6 +76,8 @@ class _Group:
     where the order of positions says it."""
     causal: bool
     """Query i of ``queries`` sees keys 0 to i and no mask is needed."""
+    pages: tuple[tuple[int, int], torch.Tensor] | None = None
+    """What :meth:`_pages` found for the last (kv_heads, num_blocks)."""
 
     def attend(self, query: torch.Tensor, pool: LayerPool, rule: AttentionRule) -> torch.Tensor:
         """``query`` [sequences * queries, query_heads, key_dim] → [same, query_heads, value_dim]."""
@@ -94,11 +96,20 @@ class _Group:
     def _gather(self, pool: torch.Tensor) -> torch.Tensor:
         """[kv_heads, sequences, keys, dim]"""
         num_blocks, block_size, kv_heads, dim = pool.shape
-        pages = pool.permute(2, 0, 1, 3).reshape(kv_heads, num_blocks, block_size * dim)
-        gathered = pages.index_select(1, self.blocks)
+        pages = pool.permute(2, 0, 1, 3).view(kv_heads * num_blocks, block_size * dim)
+        gathered = pages.index_select(
+            0, self._pages(kv_heads, num_blocks)
+        )  # along the first dimension torch uses threads
         if self.strays is not None:
             gathered.view(kv_heads, -1, dim).index_fill_(1, self.strays, 0)
         return gathered.view(kv_heads, self.sequences, -1, dim)
+
+    def _pages(self, kv_heads: int, num_blocks: int) -> torch.Tensor:
+        """``blocks`` of every head, where the heads' blocks lie one after the other; the same for most layers."""
+        if self.pages is None or self.pages[0] != (kv_heads, num_blocks):
+            heads = torch.arange(kv_heads)[:, None] * num_blocks
+            self.pages = (kv_heads, num_blocks), (heads + self.blocks).flatten()
+        return self.pages[1]
 
     def _attend_fused(
         self, rows: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: AttentionRule
