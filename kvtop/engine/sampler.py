@@ -17,7 +17,7 @@ from kvtop.engine.requests import sampling_seed
 from kvtop.engine.token_choice import cut, likeliest, pick
 
 _ROWS_AT_ONCE = 16
-"""Rows drawn from together on a CPU: more would fetch fresh memory each time, which costs more than the arithmetic."""
+"""Rows handled together on a CPU: more would fetch fresh memory each time, which costs more than the arithmetic."""
 
 
 class SamplingError(RuntimeError):
@@ -50,12 +50,11 @@ class Sampler:
             (random if request.temperature else greedy).append(index)
             if request.logprobs is not None:
                 reported.append(index)
-        if greedy:
-            for index, token in zip(greedy, _greedy(logits, rows, greedy), strict=True):
-                results[index] = [Sampled(token)] * rows[index].draws
         rows_at_once = _ROWS_AT_ONCE if logits.device.type == "cpu" else len(rows)
-        for start in range(0, len(random), rows_at_once):
-            part = random[start : start + rows_at_once]
+        for part in _parts(greedy, rows_at_once):
+            for index, token in zip(part, _greedy(logits[part].float(), [rows[i] for i in part]), strict=True):
+                results[index] = [Sampled(token)] * rows[index].draws
+        for part in _parts(random, rows_at_once):
             drawn = self._draw(logits[part].float(), [rows[index] for index in part])
             for index, tokens in zip(part, drawn, strict=True):
                 results[index] = [Sampled(token) for token in tokens]
@@ -90,15 +89,17 @@ class Sampler:
         return seed_of(self._nonce, request.id) + index if seed is None else seed
 
 
-def _greedy(logits: torch.Tensor, rows: list[Scheduled], chosen: list[int]) -> list[int]:
-    scores = (logits if len(chosen) == len(rows) else logits[chosen]).float()
-    penalised = [place for place, index in enumerate(chosen) if rows[index].sequence.request.repetition_penalty != 1]
-    if penalised:
-        scores = scores.clone()  # the logits may be reported too
-        for place in penalised:
-            _penalise(scores[place], rows[chosen[place]])
+def _parts(indices: list[int], size: int) -> list[list[int]]:
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
+
+
+def _greedy(scores: torch.Tensor, rows: list[Scheduled]) -> list[int]:
+    """``scores`` float32 [len(rows), vocabulary] are the logits; they are changed."""
+    for place, row in enumerate(rows):
+        if row.sequence.request.repetition_penalty != 1:
+            _penalise(scores[place], row)
     highest, tokens = likeliest(scores)
-    _refuse_nan(highest, [rows[index] for index in chosen])
+    _refuse_nan(highest, rows)
     picked: list[int] = tokens.tolist()
     return picked
 
