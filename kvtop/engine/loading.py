@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a model is on this machine by now: nothing here asks a server
-# Threads that wait for one another spin about 0.2 ms, then sleep. By default they spin for as long as it takes, which
-# is no faster on an idle machine, and many times slower where another process (the screen) wants a core now and then.
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for weights and pools: fewer misses when gathering
 
 import torch
