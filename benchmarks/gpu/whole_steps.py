@@ -15,7 +15,7 @@ from kvtop.engine.control import Inject
 from kvtop.engine.engine import Engine
 from kvtop.engine.loading import LoadedModel
 from kvtop.engine.requests import Request
-from tests.engine.harness import engine_info
+from tests.engine.harness import fake_info
 
 BLOCK_SIZE = 16
 BATCHED_TOKENS = 8192
@@ -81,7 +81,7 @@ def _engine(loaded: LoadedModel, batch: int, length: int) -> Engine:
         prefix_cache=False,
     )
     runner = loaded.parts.new_runner(config.num_blocks, config.block_size)
-    return Engine(engine_info(config), config, runner, loaded.codec)
+    return Engine(fake_info(config), config, runner, loaded.codec)
 
 
 def _inject(engine: Engine, tokens: torch.Tensor, count: int) -> None:
