@@ -20,7 +20,7 @@ from kvtop.engine.engine import Engine
 from kvtop.engine.engine_info import engine_info
 from kvtop.engine.events import Batch
 from kvtop.engine.plan import Sampled, StepPlan, StepResult
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 from kvtop.engine.sequences import Sequence
 from kvtop.view.pool_view import PoolView
 
@@ -50,6 +50,9 @@ class NoText:
     text = ""
 
     def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
+        return [0]
+
+    def encode_turns(self, turns: list[Turn]) -> list[int]:
         return [0]
 
     def decode(self, tokens: list[int]) -> str:

@@ -76,6 +76,12 @@ class Measure(Command, frozen=True):
     request: Request
 
 
+class Spell(Command, frozen=True):
+    """What single tokens read as, each by itself: the Reply's ``texts``. A part of a character is U+FFFD."""
+
+    token_ids: list[int]
+
+
 class TakeSnapshot(Command, frozen=True):
     """Send a snapshot batch now (a reader saw a gap, or joined late)."""
 
@@ -85,8 +91,9 @@ class Quit(Command, frozen=True):
 
 
 AnyCommand = (
-    Inject | Pause | Resume | Step | Preempt | Abort | ClearCache | Set | SetPriority | Measure | TakeSnapshot | Quit
-)
+    Inject | Pause | Resume | Step | Preempt | Abort | ClearCache | Set | SetPriority | Measure | Spell | TakeSnapshot
+    | Quit
+)  # fmt: skip
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="message", tag="reply", omit_defaults=True):
@@ -95,6 +102,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="message", tag=
     ticket: int
     error: str = ""
     value: int = 0
+    texts: list[str] = []
 
 
 EngineState = Literal["loading", "running", "idle", "paused", "failed", "stopped"]

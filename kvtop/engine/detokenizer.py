@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 
 _REPLACEMENT = "\ufffd"
 _LONGEST_PIECE = 4
@@ -48,8 +48,23 @@ class TextCodec:
             return list(self._tokenizer(text)["input_ids"])
         if not self._tokenizer.chat_template:
             raise ValueError("chat: this model has no chat template, send the prompt as plain text")
-        turn = [{"role": "user", "content": text}]
-        encoded = self._tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=True)
+        return self.encode_turns([Turn("user", text)])
+
+    def encode_turns(self, turns: list[Turn]) -> list[int]:
+        """A conversation in the model's chat template, up to where the answer begins.
+
+        Raises:
+            ValueError: the tokenizer has no chat template, or its template refuses these turns.
+        """
+        if not self._tokenizer.chat_template:
+            raise ValueError("messages: this model has no chat template, send a plain prompt")
+        from jinja2 import TemplateError  # comes with torch, like the template's reader
+
+        spoken = [{"role": turn.role, "content": turn.content} for turn in turns]
+        try:
+            encoded = self._tokenizer.apply_chat_template(spoken, add_generation_prompt=True, return_dict=True)
+        except TemplateError as error:  # templates refuse by raising: roles that must alternate, an unknown role
+            raise ValueError(f"messages: the model's chat template says: {error}") from None
         return list(encoded["input_ids"])
 
     def decode(self, token_ids: list[int]) -> str:

@@ -28,6 +28,7 @@ from kvtop.engine.control import (
     Resume,
     Set,
     SetPriority,
+    Spell,
     Step,
     TakeSnapshot,
 )
@@ -170,12 +171,14 @@ class Engine:
             self._add(arrival.request, arrival.prompt, arrival.cause)
 
     def _add(self, request: Request, prompt: list[int], cause: int) -> None:
-        self.scheduler.roster.add(request, prompt, cause, request.prompt or "")
+        self.scheduler.roster.add(request, prompt, cause, request.shown_prompt)
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def apply(self, command: AnyCommand) -> Reply:
         """Carry out a command between two steps. What it did is in the next batch (see ``flush``)."""
+        if isinstance(command, Spell):
+            return Reply(ticket=command.ticket, texts=[self._codec.decode([token]) for token in command.token_ids])
         try:
             value = self._apply(command)
         except Refused as refusal:
@@ -272,7 +275,10 @@ class Engine:
     def _tokenize(self, request: Request, where: str = "request") -> list[int]:
         if request.prompt_token_ids is None:
             try:
-                prompt = self._codec.encode(request.prompt or "", chat=request.chat)
+                if request.messages is not None:
+                    prompt = self._codec.encode_turns(request.messages)
+                else:
+                    prompt = self._codec.encode(request.prompt or "", chat=request.chat)
             except ValueError as error:
                 raise Refused(f"{where}: {error}") from None
             if not prompt:

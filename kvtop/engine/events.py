@@ -282,6 +282,8 @@ class Cached(Event, frozen=True):
     runs: list[Run]
     hashes: list[int]
     parent: int
+    token_ids: list[int] = []
+    """The tokens in them; empty where an engine does not tell (a watched server)."""
 
 
 class Evicted(Event, frozen=True):

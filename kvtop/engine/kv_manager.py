@@ -204,6 +204,7 @@ class KvManager:
             runs=to_runs(sequence.table.block_ids[i] for i in logical),
             hashes=[keys[i].digest for i in logical],
             parent=parent.digest if parent else 0,
+            token_ids=sequence.tokens[logical[0] * self.block_size : (logical[-1] + 1) * self.block_size],
         )
 
     def clear_cache(self, running: Seq[Sequence], cause: int) -> None:

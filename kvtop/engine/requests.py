@@ -12,8 +12,15 @@ import math
 import msgspec
 
 
+class Turn(msgspec.Struct, forbid_unknown_fields=True):
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
 class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One request. Exactly one of ``prompt`` and ``prompt_token_ids`` is given.
+    """One request. Exactly one of ``prompt``, ``prompt_token_ids`` and ``messages`` is given.
 
     The fields are those of a workload file (docs/workload.md).
     """
@@ -21,6 +28,8 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
     id: str
     prompt: str | None = None
     prompt_token_ids: list[int] | None = None
+    messages: list[Turn] | None = None
+    """A conversation, to be put into the model's chat template."""
     chat: bool = False
     """The prompt is a user's turn, to be put into the model's chat template."""
     max_tokens: int = 16
@@ -52,6 +61,11 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
     salt: str = ""
     """Requests share cached prefixes only with requests of the same salt."""
 
+    @property
+    def shown_prompt(self) -> str:
+        """What is asked, for people: the prompt, or the last turn of the conversation. Untrusted; may be empty."""
+        return self.prompt or (self.messages[-1].content if self.messages else "")
+
     def check(self) -> str | None:
         """The first rule this request breaks, as "field: what was wrong, what is expected", or None."""
         if not self.id:
@@ -61,15 +75,18 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_def
             ("prompt", [self.prompt or ""]),
             ("stop", self.stop),
             ("salt", [self.salt]),
+            ("messages", [text for turn in self.messages or () for text in (turn.role, turn.content)]),
         ):
             if not all(_is_whole(text) for text in texts):
                 return f"{name}: holds half of a surrogate pair (\\ud800 to \\udfff), expected whole characters"
         if self.prompt == "":
             return "prompt: is empty, expected text"
-        if (self.prompt is None) == (self.prompt_token_ids is None):
-            return "prompt: give exactly one of prompt and prompt_token_ids"
+        if sum(given is not None for given in (self.prompt, self.prompt_token_ids, self.messages)) != 1:
+            return "prompt: give exactly one of prompt, prompt_token_ids and messages"
         if self.chat and self.prompt is None:
-            return "chat: goes with prompt; prompt_token_ids are taken as they are"
+            return "chat: goes with prompt; messages are a chat by themselves, prompt_token_ids are taken as they are"
+        if self.messages is not None and not self.messages:
+            return "messages: is empty, expected at least one turn"
         if self.prompt_token_ids is not None:
             if not self.prompt_token_ids:
                 return "prompt_token_ids: is empty, expected at least one token id"

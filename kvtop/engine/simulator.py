@@ -22,7 +22,7 @@ from kvtop.engine.engine import Engine
 from kvtop.engine.engine_info import engine_info
 from kvtop.engine.plan import Sampled, Scheduled, StepPlan, StepResult
 from kvtop.engine.process import Progress, serve
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 from kvtop.engine.sequences import Sequence
 from kvtop.settings import EngineSettings
 
@@ -91,12 +91,15 @@ def typical_length(request: Request, index: int) -> int:
 
 
 class WordCodec:
-    """A token a word: equal words are equal tokens, so that equal beginnings share a prefix. In chat, a word stands
-    before the user's turn and one after it."""
+    """A token a word: equal words are equal tokens, so that equal beginnings share a prefix. In chat, a word
+    stands before each turn and one after the last."""
 
     def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
-        words = ["<user>", *prompt.split(), "<assistant>"] if chat else prompt.split()
-        return [1 + crc32(word.encode("utf-8", "replace")) % len(WORDS) for word in words]
+        return self.encode_turns([Turn("user", prompt)]) if chat else [_token(word) for word in prompt.split()]
+
+    def encode_turns(self, turns: list[Turn]) -> list[int]:
+        words = [word for turn in turns for word in (f"<{turn.role}>", *turn.content.split())]
+        return [_token(word) for word in (*words, "<assistant>")]
 
     def decode(self, tokens: list[int]) -> str:
         return "".join(_word(token) for token in tokens)
@@ -121,6 +124,10 @@ class WordStream:
 
     def flush(self) -> str:
         return ""
+
+
+def _token(word: str) -> int:
+    return 1 + crc32(word.encode("utf-8", "replace")) % len(WORDS)
 
 
 def _word(token: int) -> str:

@@ -76,7 +76,7 @@ def _state(sequence: Sequence, beam_width: int, text: str) -> SequenceState:
         recomputed_tokens=sequence.recomputed_tokens,
         admitted_order=sequence.admitted_order,
         queued_step=sequence.queued_step,
-        prompt=(request.prompt or "")[:400],
+        prompt=request.shown_prompt[:400],
         text=text[-2000:],
         wait=sequence.wait,
     )

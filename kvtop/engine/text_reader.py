@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 from kvtop.engine.sequences import Sequence
 
 
@@ -36,6 +36,14 @@ class TextCodec(Protocol):
         """
         Raises:
             ValueError: ``chat`` was asked for and there is no chat template; the message begins with "chat: ".
+        """
+        ...
+
+    def encode_turns(self, turns: list[Turn]) -> list[int]:
+        """A conversation, up to where the answer begins.
+
+        Raises:
+            ValueError: there is no chat template, or it does not take these turns; begins with "messages: ".
         """
         ...
 

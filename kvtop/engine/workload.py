@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,20 +16,7 @@ import msgspec
 
 from kvtop.engine.requests import Request
 from kvtop.failure import Failure
-
-_MSGSPEC_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<field>.*)`")
-_TYPE_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "list": "a list",
-    "array": "a list",
-    "dict": "an object",
-    "object": "an object",
-}
-_EXPECTED = re.compile(r"Expected `(?P<expected>.*)`, got `(?P<got>.*)`")
+from kvtop.type_words import in_our_words, named
 
 
 class WorkloadError(Failure):
@@ -99,7 +85,7 @@ def _parse_request(position: int, raw: Any) -> Request:
     try:
         request = msgspec.convert(raw, Request)
     except msgspec.ValidationError as error:
-        _refuse(position, raw, _in_our_words(str(error)))
+        _refuse(position, raw, in_our_words(str(error)))
     if broken := request.check():
         _refuse(position, raw, broken)
     return request
@@ -111,22 +97,10 @@ def _refuse(position: int, raw: Any, what: str) -> NoReturn:
     raise WorkloadError(f"{where}: {what}")
 
 
-def _in_our_words(message: str) -> str:
-    """msgspec's message, key first: "Expected `int`, got `str` - at `$.n`" → "n: expected int, got str"."""
-    found = _MSGSPEC_PLACE.match(message)
-    what, path = (found["what"], (found["path"] or "").lstrip(".")) if found else (message, "")
-    if missing := _MISSING.fullmatch(what):
-        return f"{missing['field']}: is missing, every request needs it"
-    if expected := _EXPECTED.fullmatch(what):
-        allowed = " or ".join(_TYPE_WORDS.get(name, name) for name in expected["expected"].split(" | "))
-        what = f"expected {allowed}, got {_TYPE_WORDS.get(expected['got'], expected['got'])}"
-    return f"{path}: {what}" if path else what
-
-
 def _named(value: object) -> str:
     if value == []:
         return "an empty list"
-    return _TYPE_WORDS.get("null" if value is None else type(value).__name__, type(value).__name__)
+    return named("null" if value is None else type(value).__name__)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kvtop.engine.control import AnyCommand, BatchMessage, Quit, Status
+from kvtop.engine.control import AnyCommand, BatchMessage, Quit, Reply, Status
 from kvtop.engine.events import Batch
 from kvtop.engine.wire import decode_message, encode, receive_frame, send_frame
 from kvtop.settings import EngineSettings
@@ -69,10 +69,15 @@ class EngineProcess:
     """One run of the process, from its start to its end."""
 
     def __init__(
-        self, command: Sequence[str], settings: EngineSettings, on_batch: Callable[[Batch], None] | None
+        self,
+        command: Sequence[str],
+        settings: EngineSettings,
+        on_batch: Callable[[Batch], None] | None,
+        on_word: Callable[[Reply | Status], None] | None,
     ) -> None:
         self.messages = MessageBuffer()
         self._on_batch = on_batch
+        self._on_word = on_word
         self._told_end = False
         self._closed = False
         self._printed = bytearray()
@@ -135,11 +140,17 @@ class EngineProcess:
             if isinstance(message, BatchMessage):
                 if self._on_batch is not None:
                     self._on_batch(message.batch)
-            elif isinstance(message, Status):
-                self._told_end = message.state in ("failed", "stopped")
+            else:
+                if isinstance(message, Status):
+                    self._told_end = message.state in ("failed", "stopped")
+                if self._on_word is not None:
+                    self._on_word(message)
             self.messages.put(message, len(frame))
         if not self._told_end and not self._closed:
-            self.messages.put(self._obituary(), 0)
+            obituary = self._obituary()
+            if self._on_word is not None:
+                self._on_word(obituary)
+            self.messages.put(obituary, 0)
 
     def _obituary(self) -> Status:
         """What is known of an engine process that ended without a word."""
@@ -164,17 +175,20 @@ class EngineProcess:
 
 
 class EmbeddedSource:
-    """``on_batch`` is called from the reading thread with every batch (a recorder listens there)."""
+    """``on_batch`` is called from the reading thread with every batch, ``on_word`` with every reply and status (a
+    recorder listens there, and a server). ``send`` may be called from any thread."""
 
     def __init__(
         self,
         settings: EngineSettings,
         command: Sequence[str] = ENGINE_COMMAND,
         on_batch: Callable[[Batch], None] | None = None,
+        on_word: Callable[[Reply | Status], None] | None = None,
     ) -> None:
         self._settings = settings
         self._command = command
         self._on_batch = on_batch
+        self._on_word = on_word
         self._engine: EngineProcess | None = None
 
     @property
@@ -188,7 +202,7 @@ class EmbeddedSource:
         return self._engine is not None and self._engine.alive
 
     def start(self) -> None:
-        self._engine = EngineProcess(self._command, self._settings, self._on_batch)
+        self._engine = EngineProcess(self._command, self._settings, self._on_batch, self._on_word)
 
     def poll(self, max_messages: int = 1000) -> list[Message]:
         return self._engine.messages.take(max_messages) if self._engine else []

@@ -10,7 +10,7 @@ from kvtop.engine.control import AnyCommand, Inject, Reply
 from kvtop.engine.engine import Engine
 from kvtop.engine.engine_info import engine_info
 from kvtop.engine.events import Advanced, AnyEvent, Batch, Completed, EngineInfo, Event, Forked, Queued, Rejected
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 from kvtop.engine.scheduler import Scheduler
 from tests.engine.fake_runner import POISON, FakeRunner, oracle
 
@@ -24,6 +24,9 @@ class NumberCodec:
         if chat:
             raise ValueError("chat: numbers have no chat template")
         return [int(word) for word in prompt.split()]
+
+    def encode_turns(self, turns: list[Turn]) -> list[int]:
+        raise ValueError("messages: numbers have no chat template")
 
     def decode(self, tokens: list[int]) -> str:
         return "".join(f"{token} " for token in tokens)

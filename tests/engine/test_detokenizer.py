@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvtop.engine.detokenizer import PieceDecoder, TextCodec, TextStream
-from kvtop.engine.requests import Request
+from kvtop.engine.requests import Request, Turn
 from tests.engine.tiny_tokenizers import byte_fallback, byte_level
 
 REPLACEMENT = "\ufffd"
@@ -173,6 +174,18 @@ def test_a_plain_prompt_stays_plain_and_a_chat_prompt_gets_the_template() -> Non
     assert byte_level().decode(asked) == "<user>page<model>"
     with pytest.raises(ValueError, match="no chat template"):
         TextCodec(byte_fallback()).encode("page", chat=True)
+
+
+def test_a_conversation_gets_the_template_and_what_the_template_refuses_is_said() -> None:
+    codec = TextCodec(byte_level())
+    turns = [Turn("user", "page"), Turn("assistant", "table"), Turn("user", "more")]
+    assert byte_level().decode(codec.encode_turns(turns)) == "<user>page<assistant>table<user>more<model>"
+    strict = copy.deepcopy(byte_level())
+    strict.chat_template = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(ValueError, match=r"^messages: .*roles must alternate"):
+        TextCodec(strict).encode_turns(turns)
+    with pytest.raises(ValueError, match=r"^messages: .*no chat template"):
+        TextCodec(byte_fallback()).encode_turns(turns)
 
 
 def test_a_lone_surrogate_in_a_prompt_is_read_as_a_replacement() -> None:

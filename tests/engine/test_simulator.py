@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from kvtop.engine.control import Inject
-from kvtop.engine.events import Advanced, Completed, Event, Hit
-from kvtop.engine.requests import Request
+from kvtop.engine.control import Inject, Spell
+from kvtop.engine.events import Advanced, Cached, Completed, Event, Hit, Queued
+from kvtop.engine.requests import Request, Turn
 from kvtop.engine.simulator import WORDS, WordCodec
 from tests.sources.traffic import SLOW_CARD, VirtualClock, simulated_engine
 
@@ -83,3 +83,28 @@ def test_a_chat_turn_is_the_prompt_between_two_words_the_same_every_time() -> No
     plain, turn = codec.encode("block table"), codec.encode("block table", chat=True)
     assert turn[1:-1] == plain
     assert codec.encode("page", chat=True)[0] == turn[0] and codec.encode("page", chat=True)[-1] == turn[-1]
+
+
+def test_a_conversation_is_tokenized_turn_by_turn_and_shown_by_its_last_one() -> None:
+    turns = [Turn("system", "page table"), Turn("user", "walk the map")]
+    events, _ = run(Request(id="a", messages=turns, max_tokens=3), Request(id="b", messages=turns[:1], max_tokens=3))
+    first, second = (event for event in events if isinstance(event, Queued))
+    assert (first.prompt, first.prompt_tokens) == ("walk the map", 3 + 4 + 1)
+    assert (second.prompt, second.prompt_tokens) == ("page table", 3 + 1)
+    assert WordCodec().encode_turns([Turn("user", "a page")]) == WordCodec().encode("a page", chat=True)
+
+
+def test_blocks_that_enter_the_prefix_index_tell_their_tokens() -> None:
+    prompt = "the block table maps pages of the pool to slots and so on and on and on"
+    events, _ = run(Request(id="a", prompt=prompt, max_tokens=20, ignore_eos=True), block_size=4)
+    told = [token for event in events if isinstance(event, Cached) for token in event.token_ids]
+    drawn = [token for event in events if isinstance(event, Advanced) for token in event.sampled if token >= 0]
+    whole = WordCodec().encode(prompt) + drawn
+    assert len(told) >= 32 and told == whole[: len(told)]
+
+
+def test_single_tokens_are_spelled_on_request() -> None:
+    engine = simulated_engine(VirtualClock(), num_blocks=4)
+    reply = engine.apply(Spell(ticket=7, token_ids=[1, 2, 0]))
+    assert (reply.ticket, reply.texts) == (7, [f"{WORDS[0]} ", f"{WORDS[1]} ", ""])
+    assert engine.flush() is not None and engine.flush() is None, "nothing happened but the first snapshot"

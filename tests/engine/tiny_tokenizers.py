@@ -12,7 +12,10 @@ CORPUS = [
     "Ein Stück für die Übung, déjà vu, naïve façade",
     "漢字かな交じり文 한국어 текст 👩‍👩‍👧 🚀🚀",
 ]
-TEMPLATE = "{% for m in messages %}<user>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<model>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<model>{% endif %}"
+)
 
 
 @functools.cache
