@@ -44,6 +44,7 @@ class Differ:
         reader, before = self._reader, self.mirror
         mirror = self.mirror = Mirror(before.info)
         mirror.counters, mirror.last_seq, mirror.admissions = before.counters, before.last_seq, before.admissions
+        mirror.paused = before.paused
         self._attach()
         self.teller.take()
         self._index = reader.index

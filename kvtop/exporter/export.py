@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from kvtop.engine.events import AnyEvent, Batch, EngineInfo, StepTimed, Warned
+from kvtop.engine.events import AnyEvent, Batch, Changed, EngineInfo, StepTimed, Warned
 from kvtop.exporter.differ import Differ
+from kvtop.exporter.door import Door
+from kvtop.exporter.hold import Hold
 from kvtop.exporter.outlet import Outlet
 from kvtop.exporter.reader import PoolReader
 from kvtop.exporter.teller import OutOfStep
@@ -23,8 +25,8 @@ RESTART_SECONDS = 1.0
 
 
 class Exporter:
-    """``before_schedule``, ``preempted``, ``after_schedule`` and ``after_update`` are called by the scheduler's thread;
-    the outlet's thread asks for whole states in between.
+    """``begin``, then ``before_schedule``, ``preempted``, ``after_schedule`` and ``after_update`` are called by the
+    scheduler's thread; the outlet's thread asks for whole states in between, and ``hold`` may be set from any.
 
     Raises:
         zmq.ZMQError: the address cannot be bound.
@@ -37,7 +39,7 @@ class Exporter:
         self.new_starts = 0
         """Times the whole state was taken anew since the first."""
         self._log = log
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # never taken by who holds a lock of ``hold``
         self._differ = Differ(reader, info)
         self._number = 1
         self._void_until: float | None = 0.0
@@ -47,7 +49,14 @@ class Exporter:
         self._schedule_s = 0.0
         self._scheduled_s = 0.0
         self._off = False
+        self.hold = Hold(self._tell_held)
+        """What lets the scheduler go on or not; nobody holds it unless there is a door for controllers."""
+        self.door: Door | None = None
         self.outlet = Outlet(address, speaker, self._whole)
+
+    def begin(self) -> None:
+        """The scheduler is there, and idle: take its state over."""
+        self._guarded(lambda: None)
 
     def before_schedule(self) -> None:
         """Requests may have been aborted or added, and the prefix cache reset, since the last step."""
@@ -57,22 +66,37 @@ class Exporter:
         """A request has just been preempted; nobody took its blocks yet."""
         self._guarded(self._observe)
 
-    def after_schedule(self, seconds: float) -> None:
-        """Scheduling took ``seconds``. Where it moved no block, nothing is told before the update: most steps of pure
-        decode then cost one observation, and a block that became full is known a moment later."""
-        self._differ.step += 1
+    def after_schedule(self, seconds: float, is_step: bool) -> None:
+        """Scheduling took ``seconds``; what has nothing to compute is no step. Where it moved no block, nothing is told
+        before the update: most steps of pure decode then cost one observation, and a block that became full is known a
+        moment later."""
+        if is_step:
+            self._differ.step += 1
+        else:
+            self.hold.give_back()
         self._schedule_s = seconds
         self._scheduled_s = time.monotonic()
         self._guarded(self._observe_growth)
 
-    def after_update(self, seconds: float) -> None:
-        """A step's output was taken over, in ``seconds``."""
+    def after_update(self, seconds: float, is_step: bool) -> None:
+        """A step's output was taken over, in ``seconds``; it may be no step, but requests ended."""
         run_s = max(0.0, time.monotonic() - seconds - self._scheduled_s)
-        self._guarded(lambda: self._observe(StepTimes(self._schedule_s, run_s, seconds)))
+        times = StepTimes(self._schedule_s, run_s, seconds) if is_step else None
+        self._guarded(lambda: self._observe(times))
+
+    def _tell_held(self, held: bool) -> None:
+        """Said at once, and not by the scheduler's thread: an idle one would not come by to say it."""
+        with self._lock:
+            self._differ.mirror.paused = held
+            if self._void_until is None:
+                old, new = str(not held).lower(), str(held).lower()
+                self._send([Changed(id=self._differ.teller.next_id(), name="paused", old=old, new=new)])
 
     def close(self) -> None:
         """Watch no more."""
         self._off = True
+        if self.door is not None:
+            self.door.close()
         self.outlet.close()
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -135,6 +159,7 @@ class Exporter:
         if events:
             self._number += 1
             self.outlet.put(self._batch(events))
+            self.hold.saw(events)
 
     def _batch(self, events: list[AnyEvent], whole: bool = False) -> Batch:
         differ = self._differ

@@ -78,6 +78,7 @@ class Mirror:
         self.info = info
         self.counters = Counters()
         self.requests: dict[str, MirroredRequest] = {}
+        self.paused = False
         self.refs = array("I", bytes(4 * count))
         self.hashes = array("Q", bytes(8 * count))
         self.owners = array("q", bytes(8 * count))
@@ -168,7 +169,7 @@ class Mirror:
             swap_free=b"",
             sequences=[request.state() for request in self.requests.values()],
             settings={},
-            paused=False,
+            paused=self.paused,
             last_event_id=last_event_id,
             queue=queue.tobytes(),
         )

@@ -1,13 +1,15 @@
 """vLLM's scheduler as the exporter reads it: every private name of vLLM's that we depend on stands in this file.
 
 Known to fit vLLM 0.32: ``Scheduler.running`` and ``.requests``, ``kv_cache_manager.block_pool`` with its blocks and its
-queue of free ones, and the tables of the one KV cache group of a model with full attention. Only reads. Imports nothing
-of vLLM. vLLM's block 0 is a placeholder that no request holds: our block n is its block n + 1.
+queue of free ones, and the tables of the one KV cache group of a model with full attention. Only reads, but for
+``scheduling_nothing``. Imports nothing of vLLM. vLLM's block 0 is a placeholder that no request holds: our block n is
+its block n + 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from typing import Any
 
 from kvtop.engine.events import EngineInfo, FinishReason
@@ -152,6 +154,26 @@ class VllmReader:
 def _short(block_hash: bytes | None) -> int:
     """A block's hash in 64 bits, the same that vLLM's KV events carry; the last 4 of its bytes name the group."""
     return int.from_bytes(block_hash[-12:-4], "big") if block_hash else 0
+
+
+@contextmanager
+def scheduling_nothing(scheduler: Any) -> Iterator[None]:
+    """Within it the scheduler schedules no request, as vLLM itself has it where an engine is paused for new weights.
+
+    Raises:
+        AttributeError: it has no such state.
+    """
+    before = scheduler._pause_state
+    scheduler._pause_state = type(before).PAUSED_ALL
+    try:
+        yield
+    finally:
+        scheduler._pause_state = before
+
+
+def scheduled_tokens(output: Any) -> int:
+    """Tokens that a scheduler's output is to compute; 0: it is no step."""
+    return int(getattr(output, "total_num_scheduled_tokens", 1))
 
 
 def info_of(scheduler: Any, version: str) -> EngineInfo:

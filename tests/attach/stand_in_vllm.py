@@ -22,6 +22,20 @@ class RequestStatus(enum.IntEnum):
     FINISHED_ABORTED = 9
 
 
+class PauseState(enum.IntEnum):
+    UNPAUSED = 0
+    PAUSED_NEW = 1
+    PAUSED_ALL = 2
+
+
+class SchedulerOutput(dict[str, int]):
+    """Request id → tokens to compute."""
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.values())
+
+
 class KVCacheBlock:
     def __init__(self, block_id: int) -> None:
         self.block_id = block_id
@@ -145,6 +159,7 @@ class Scheduler:
 
     def __init__(self, num_blocks: int, block_size: int, max_running: int = 4, budget: int = 24) -> None:
         self.connector: Any = None
+        self._pause_state = PauseState.UNPAUSED
         self.running: list[Request] = []
         self.waiting: list[Request] = []
         self.requests: dict[str, Request] = {}
@@ -175,8 +190,10 @@ class Scheduler:
         self._pool.reset_prefix_cache()
         return True
 
-    def schedule(self) -> dict[str, int]:
-        scheduled: dict[str, int] = {}
+    def schedule(self) -> SchedulerOutput:
+        scheduled = SchedulerOutput()
+        if self._pause_state is PauseState.PAUSED_ALL:
+            return scheduled
         budget = self._budget
         preempted = False
         for request in list(self.running):
@@ -214,7 +231,7 @@ class Scheduler:
             self.requests[request_id].num_in_flight_tokens += count
         return scheduled
 
-    def update_from_output(self, scheduled: dict[str, int], token: int) -> None:
+    def update_from_output(self, scheduled: SchedulerOutput, token: int) -> None:
         for request_id, count in scheduled.items():
             request = self.requests.get(request_id)
             if request is None or request.status is not RequestStatus.RUNNING:

@@ -167,7 +167,8 @@ def test_a_fault_of_the_exporter_never_reaches_the_server(
     monkeypatch.setattr("kvtop.exporter.export.RESTART_SECONDS", 0.0)
     driven = Driven()
     driven.add([1] * 9, 50)
-    monkeypatch.setattr(driven.exporter._differ, "begin", lambda: 1 / 0)
+    for work in ("observe", "begin"):
+        monkeypatch.setattr(driven.exporter._differ, work, lambda: 1 / 0)
     for _ in range(5):
         driven.scheduler.update_from_output(driven.scheduler.schedule(), 1)
     assert len(driven.scheduler.requests["req-1"]._all_token_ids) == 14
@@ -191,10 +192,14 @@ def test_a_hybrid_model_and_a_kv_connector_are_refused(caplog: pytest.LogCapture
     managers.single_type_managers = (managers.single_type_managers[0], object())
     with pytest.raises(NotExportable, match="full attention only"):
         VllmReader(scheduler)
-    wrapped = type("Scheduler", (Scheduler,), {})
-    plugin.wrap(wrapped, ANYWHERE, "0.32.0")
-    server = wrapped(8, 4)
-    server.connector = object()
+
+    class Connected(Scheduler):
+        def __init__(self, num_blocks: int, block_size: int) -> None:
+            super().__init__(num_blocks, block_size)
+            self.connector = object()
+
+    plugin.wrap(Connected, ANYWHERE, "0.32.0")
+    server = Connected(8, 4)
     for _ in range(3):
         server.update_from_output(server.schedule(), 1)
     assert [record.message for record in caplog.records] == [
@@ -203,7 +208,7 @@ def test_a_hybrid_model_and_a_kv_connector_are_refused(caplog: pytest.LogCapture
 
 
 def test_without_the_variable_nothing_of_vllm_is_imported() -> None:
-    script = "import sys, kvtop.exporter.plugin as p; p.register(); print([m for m in sys.modules if 'vllm' in m])"
+    script = "import sys, kvtop.exporter.plugin as p; p.register(); print([m for m in sys.modules if m[:4] == 'vllm'])"
     for value in ("", "0", "off"):
         done = subprocess.run(
             [sys.executable, "-c", script],
