@@ -70,7 +70,7 @@ async def test_a_frame_in_which_nothing_changed_refreshes_nothing() -> None:
     source.run(3)
     async with on_stage(source) as (app, pilot):
         await settle(app, pilot)
-        panels = list(app.live.query("Painted"))
+        panels = list(app.live.query("Drawing"))
         for panel in panels:
             panel._repaint_regions.clear()
         app.live.redraw()

@@ -6,6 +6,8 @@ the actions of one concern next to the functions that carry them out.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.binding import BindingType
 
 from kvtop.app.actions.action import Action
@@ -16,7 +18,12 @@ from kvtop.app.actions.stepping import STEPPING
 from kvtop.app.actions.tabs import TABS
 from kvtop.app.actions.window import WINDOW
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *TABS, *WINDOW)}
+if TYPE_CHECKING:
+    from kvtop.app.screens.live import LiveScreen
+
+ACTIONS: dict[str, Action[LiveScreen]] = {
+    action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *TABS, *WINDOW)
+}
 
 
 def panel_bindings(panel: str) -> list[BindingType]:

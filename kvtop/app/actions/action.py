@@ -1,15 +1,15 @@
-"""What an action is. A leaf: it knows the live screen by type only."""
+"""What an action is. A leaf: it knows no screen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from textual.binding import Binding
 
-if TYPE_CHECKING:
-    from kvtop.app.screens.live import LiveScreen
+ScreenT = TypeVar("ScreenT")
+"""The screen it is an action of."""
 
 KEY_NAMES = {
     "space": "space", "full_stop": ".", "greater_than_sign": ">", "comma": ",", "less_than_sign": "<",
@@ -22,14 +22,14 @@ KEY_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class Action(Generic[ScreenT]):
     name: str
     keys: str
     """Comma-separated, in Textual's names."""
     help: str
     """One sentence."""
     group: str
-    run: Callable[[LiveScreen], None]
+    run: Callable[[ScreenT], None]
     label: str = ""
     """Two words at most, for the footer; empty: the name."""
     panel: str = ""

@@ -107,7 +107,7 @@ def selected(live: LiveScreen) -> SequenceView | None:
     return row
 
 
-ENGINE = (
+ENGINE: tuple[Action[LiveScreen], ...] = (
     Action("inject", "i", "Send requests: a prompt or a length, how many, how long.", "engine", inject, footer=4),
     Action("preempt", "p", "Take the selected sequence's blocks away; it goes on later.", "engine", preempt, footer=7),
     Action("abort", "a", "End the selected sequence's request.", "engine", abort, footer=8),

@@ -65,7 +65,7 @@ def fit(live: LiveScreen) -> None:
     live.grid.redraw()
 
 
-GRID = (
+GRID: tuple[Action[LiveScreen], ...] = (
     Action("left", "left,h", "One block to the left.", "grid", lambda live: move(live, -1, 0), panel="grid"),
     Action("right", "right,l", "One block to the right.", "grid", lambda live: move(live, 1, 0), panel="grid"),
     Action("up", "up,k", "One row up.", "grid", lambda live: move(live, 0, -1), panel="grid"),

@@ -49,7 +49,7 @@ def every_event(live: LiveScreen) -> None:
     live.say("the log shows every event" if live.scene.all_events else "the log shows decisions only")
 
 
-SEQUENCES = (
+SEQUENCES: tuple[Action[LiveScreen], ...] = (
     Action("next_sequence", "down,j", "Select the next sequence.", "sequences", lambda live: move(live, 1),
            panel="sequences"),
     Action("previous_sequence", "up,k", "Select the one before.", "sequences", lambda live: move(live, -1),

@@ -135,7 +135,7 @@ def _go_back(live: LiveScreen, until: str) -> None:
     live.redraw()
 
 
-STEPPING = (
+STEPPING: tuple[Action[LiveScreen], ...] = (
     Action("pause", "space", "Pause the engine between two steps; again: run on.", "stepping", pause, footer=1),
     Action("step", "full_stop", "Run one step, then pause; in the past: one step forward.", "stepping", step, footer=2),
     Action("step_until", "greater_than_sign", "Run to the next event of the chosen kind, then pause.", "stepping",

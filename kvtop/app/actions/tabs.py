@@ -38,7 +38,7 @@ def scroll_findings(live: LiveScreen, lines: int) -> None:
     live.findings.scroll_text(lines)
 
 
-TABS = (
+TABS: tuple[Action[LiveScreen], ...] = (
     Action("live_tab", "1", "The pool, its sequences and its events.", "tabs", lambda live: live.show_tab("live")),
     Action("requests_tab", "2", "Every request, and the life of one: waits, freezes, blocks.", "tabs",
            lambda live: live.show_tab("requests")),

@@ -70,7 +70,7 @@ def quit_app(live: LiveScreen) -> None:
     live.app.exit(0)
 
 
-WINDOW = (
+WINDOW: tuple[Action[LiveScreen], ...] = (
     Action("why", "w", "Why what is selected waits, was thrown out, was copied: one sentence.", "view", why, footer=5),
     Action("decision", "d", "The way the scheduler took for the last block it needed.", "view", decision),
     Action("freeze", "z", "Freeze the view only; the engine runs on. Again: catch up.", "view", freeze, footer=10),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -22,12 +22,12 @@ from kvtop.app.screens.words import Words
 from kvtop.app.theme_files import Theme
 from kvtop.app.widgets.block_panel import BlockPanel
 from kvtop.app.widgets.decision_panel import DecisionPanel
+from kvtop.app.widgets.drawing import Drawing
 from kvtop.app.widgets.findings_panel import FindingsPanel
 from kvtop.app.widgets.footer import Footer
 from kvtop.app.widgets.headline import Headline
 from kvtop.app.widgets.life_panel import LifePanel
 from kvtop.app.widgets.log_panel import LogPanel
-from kvtop.app.widgets.painted import Painted
 from kvtop.app.widgets.panels import Panels
 from kvtop.app.widgets.pool_grid import PoolGrid
 from kvtop.app.widgets.prefix_panel import PrefixPanel
@@ -122,7 +122,7 @@ class LiveScreen(Screen[None]):
             self.redraw()
             return
         in_sight = self._panels.in_sight()
-        for panel in self._panels.query_children(Painted):
+        for panel in self._panels.query_children(Drawing):
             if panel.moves_with_time and panel.id in in_sight:
                 panel.redraw()
 
@@ -131,14 +131,14 @@ class LiveScreen(Screen[None]):
         wanted = self.scene.stands if self.scene.decision is None else self.scene.decision
         self._panels.show(self.scene.tab, self.scene.extras | {"decision"} if wanted else self.scene.extras)
         in_sight = self._panels.in_sight()
-        for panel in self._panels.query_children(Painted):
+        for panel in self._panels.query_children(Drawing):
             if panel.id in in_sight:
                 panel.redraw()
 
     def look_again(self, palette: Palette) -> None:
         """Everything looks different now."""
         self.scene.palette = palette
-        for panel in self._panels.query_children(Painted):
+        for panel in self._panels.query_children(Drawing):
             panel.forget()
 
     def on_screen_resume(self) -> None:
@@ -152,7 +152,7 @@ class LiveScreen(Screen[None]):
 
     @on(TabLine.Opened)
     def _tab_opened(self, event: TabLine.Opened) -> None:
-        self.show_tab(event.tab)
+        self.show_tab(cast(Tab, event.tab))
 
     # --- what is selected -----------------------------------------------------------------------------------------
 

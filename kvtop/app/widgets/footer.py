@@ -1,63 +1,18 @@
-"""The footer: the keys most people need, as many as fit. A click on one does what its key does."""
+"""The footer of the live screen: what a key does can depend on what the engine does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from textual import events
-from textual.message import Message
-
-from kvtop.app.actions.action import Action, key_words
-from kvtop.app.lines import Line, Span, fitted, line_width
-from kvtop.app.scene import Scene
+from kvtop.app.actions.action import Action
+from kvtop.app.widgets.key_line import KeyLine
 from kvtop.app.widgets.painted import Painted
 
 
-class Footer(Painted):
-    class Pressed(Message):
-        def __init__(self, name: str) -> None:
-            self.name = name
-            super().__init__()
-
-    def __init__(self, scene: Scene, id: str, actions: Sequence[Action]) -> None:
-        super().__init__(scene, id)
-        self._actions = sorted((action for action in actions if action.footer), key=lambda action: action.footer)
-        self._places: list[tuple[int, int, str]] = []
-        """First column, column after the last, action name."""
-
-    def lines(self, width: int, height: int) -> Sequence[Line]:
-        named = self.scene.palette.named
-        spans: list[Span] = []
-        self._places = []
-        at = 0
-        for action in self._fitting(width):
-            key, label = " " + key_words(action.keys.split(",")[0]), f" {self._label(action)} "
-            spans += [(key, named.accent), (label, named.muted)]
-            size = line_width(spans[-2:])
-            self._places.append((at, at + size, action.name))
-            at += size
-        return [fitted(spans, width, self.blank)]
-
-    def _fitting(self, width: int) -> list[Action]:
-        """The actions that have room: help and quit always, the others from the first."""
-        sizes = {a.name: line_width([(key_words(a.keys.split(",")[0]), self.blank), (self._label(a), self.blank)]) + 3
-                 for a in self._actions}  # fmt: skip
-        kept = [action for action in self._actions if action.name in ("help", "quit")]
-        left = width - sum(sizes[action.name] for action in kept)
-        for action in self._actions:
-            if action not in kept and left >= sizes[action.name]:
-                kept.append(action)
-                left -= sizes[action.name]
-        return sorted(kept, key=lambda action: action.footer)
-
-    def _label(self, action: Action) -> str:
+class Footer(KeyLine, Painted):
+    def label(self, action: Action[Any]) -> str:
         if action.name == "pause" and self.scene.feed.paused:
             return "run on"
         if action.name == "freeze" and self.scene.feed.frozen:
             return "thaw"
-        return action.title
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        for start, end, name in self._places:
-            if start <= event.x < end:
-                self.post_message(self.Pressed(name))
+        return super().label(action)
