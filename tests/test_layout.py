@@ -16,6 +16,7 @@ MODEL_SIDE = {
         "flat_decoder",
         "forward_choice",
         "graph_forward",
+        "move_stream",
         "packing",
         "sampler",
         "step_inputs",

@@ -90,7 +90,7 @@ def _copies_blocks(kernels: Kernels, device: torch.device) -> bool:
     wanted = pool.key.clone(), pool.value.clone()
     for rows in wanted:
         rows[[4, 1]] = rows[[0, 5]]
-    kernels.copy_blocks(pool, pool, torch.tensor([[0, 4], [5, 1]]))
+    kernels.copy_blocks(pool, pool, torch.tensor([[0, 4], [5, 1]], device=device))
     return torch.equal(pool.key, wanted[0]) and torch.equal(pool.value, wanted[1])
 
 

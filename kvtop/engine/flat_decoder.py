@@ -70,7 +70,8 @@ class FlatDecoder:
         queries, kvs, dim, rule = self._query_heads, self._kv_heads, self._head_dim, self._rule
         hidden = embedding(inputs.token_ids[0], self._embedding)
         cos, sin = self._turns(hidden, inputs.positions)
-        for layer, pool in zip(self._layers, cache.layers, strict=True):
+        for place, layer in enumerate(self._layers):
+            pool = cache.layer(place)
             heads = layer.joined(self._norm(hidden, layer.before_attention)).view(-1, queries + 2 * kvs, dim)
             swapped = heads.roll(dim // 2, -1)
             heads = heads.mul_(cos).addcmul_(swapped, sin)

@@ -79,6 +79,7 @@ class GraphForward:
             decoder = self._decoders[cache] = _Decoder(cache, self._sizes[-1], self._max_model_len, self._device)
         size = next(size for size in self._sizes if size >= count)
         decoder.load(inputs, size)
+        cache.moves.wait_for_all()  # a graph cannot wait within for what is not part of it
         replay = decoder.replays.get(size)
         if replay is None:
             try:

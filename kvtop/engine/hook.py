@@ -42,7 +42,7 @@ class StepContext:
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rule: AttentionRule
     ) -> torch.Tensor:
         """Store ``key`` and ``value`` [tokens, kv_heads, dim], attend with ``query`` [tokens, query_heads, dim]."""
-        pool = self._cache.layers[self._places[layer]]
+        pool = self._cache.layer(self._places[layer])
         self._cache.kernels.store(key, value, pool, self._slots)
         return self._attend(query, pool, rule)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvtop.engine.move_stream import move_stream
 from kvtop.engine.plan import Transfer
 from kvtop.kernels.dispatch import Kernels
 from kvtop.kernels.paged import LayerPool
@@ -36,7 +37,8 @@ def kv_bytes_per_token(shapes: Iterable[LayerShape], dtype: torch.dtype) -> int:
 
 
 class KVCache:
-    """``layers[i]`` is the pool of the i-th attention layer; ``swap[i]`` its swap space."""
+    """``layers[i]`` is the pool of the i-th attention layer; ``swap[i]`` its swap space. A forward takes its pools from
+    :meth:`layer`, which waits for moves."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class KVCache:
         self.block_size = block_size
         self.num_blocks = num_blocks
         self.kernels = kernels
+        self._device = device
         cpu = torch.device("cpu")
 
         def allocate(shape: LayerShape, blocks: int, place: torch.device) -> LayerPool:
@@ -73,15 +76,25 @@ class KVCache:
 
         self.layers = [allocate(shape, num_blocks, device) for shape in shapes]
         self.swap = [allocate(shape, swap_blocks, cpu) for shape in shapes]
+        self.moves = move_stream(device, len(shapes))
+
+    def layer(self, place: int) -> LayerPool:
+        """The pool of the layer at ``place``, for reading and writing: blocks that are moved have arrived."""
+        self.moves.wait_for(place)
+        return self.layers[place]
 
     def move(self, transfers: list[Transfer]) -> None:
         """Carry the transfers out in order, those together that cannot disturb one another."""
-        for kind, pairs in independent_runs(transfers):
-            sources = self.swap if kind == "swap_in" else self.layers
-            targets = self.swap if kind == "swap_out" else self.layers
-            block_pairs = torch.tensor(pairs, dtype=torch.int64)
-            for source, target in zip(sources, targets, strict=True):
-                self.kernels.copy_blocks(source, target, block_pairs)
+        if not transfers:
+            return
+        with self.moves.moving():
+            runs = [(kind, torch.tensor(pairs, device=self._device)) for kind, pairs in independent_runs(transfers)]
+            for place, (pool, swap) in enumerate(zip(self.layers, self.swap, strict=True)):
+                for kind, pairs in runs:
+                    source = swap if kind == "swap_in" else pool
+                    target = swap if kind == "swap_out" else pool
+                    self.kernels.copy_blocks(source, target, pairs)
+                self.moves.moved(place)
 
 
 def independent_runs(transfers: list[Transfer]) -> Iterator[tuple[str, list[tuple[int, int]]]]:

@@ -38,7 +38,7 @@ class Kernels(Protocol):
 
     def copy_blocks(self, source: LayerPool, target: LayerPool, pairs: torch.Tensor) -> None:
         """Copy blocks ``pairs[:, 0]`` of ``source`` onto blocks ``pairs[:, 1]`` of ``target``; ``pairs`` is int64
-        [n, 2] on the CPU. The pairs do not depend on one another."""
+        [n, 2] on the device. The pairs do not depend on one another."""
         ...
 
 

@@ -21,8 +21,8 @@ def store_kv(
 
 
 def copy_blocks(source_pool: torch.Tensor, target_pool: torch.Tensor, pairs: torch.Tensor) -> None:
-    """Copy block ``pairs[i, 0]`` of ``source_pool`` onto block ``pairs[i, 1]`` of ``target_pool`` (int64 [n, 2] on the
-    CPU). All sources are read before the first target is written; no target may occur twice."""
+    """Copy block ``pairs[i, 0]`` of ``source_pool`` onto block ``pairs[i, 1]`` of ``target_pool`` (int64 [n, 2]
+    on any device). All sources are read before the first target is written; no target may occur twice."""
     sources = source_pool[pairs[:, 0].to(source_pool.device)]
     target_pool[pairs[:, 1].to(target_pool.device)] = sources.to(target_pool.device)
 

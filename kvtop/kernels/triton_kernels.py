@@ -37,8 +37,6 @@ class TritonKernels:
     name: str = "triton"
     head_major: bool = False
     _bound: dict[tuple[int, ...], _Bound] = field(default_factory=dict)
-    _sent: tuple[torch.Tensor, torch.Tensor] | None = None
-    """The last block pairs on the CPU and on the device: a move passes the same tensor for every layer."""
 
     def begin(self, batch: PagedBatch) -> TritonStep:
         return TritonStep(self, batch)
@@ -47,10 +45,8 @@ class TritonKernels:
         store_kv(key, value, pool.key, pool.value, slots)
 
     def copy_blocks(self, source: LayerPool, target: LayerPool, pairs: torch.Tensor) -> None:
-        if self._sent is None or self._sent[0] is not pairs:
-            self._sent = pairs, pairs.to(self.device)
-        copy_blocks(source.key, target.key, self._sent[1])
-        copy_blocks(source.value, target.value, self._sent[1])
+        copy_blocks(source.key, target.key, pairs)
+        copy_blocks(source.value, target.value, pairs)
 
     def bound(self, query: torch.Tensor, pool: LayerPool) -> _Bound:
         """What is settled for layers like this one; settles it at the first call."""
