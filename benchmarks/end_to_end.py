@@ -5,7 +5,8 @@
 Same weights (bf16), same token ids in, the same number of tokens out, in one process and in turn. The ragged workload
 goes to ``generate`` as it must, in static batches of 16 that each run until their longest answer is done; both then
 count the tokens that were asked for. PYTHON is the interpreter of an environment that has vLLM's CPU build; it runs
-in a process of its own, in turn with the engine.
+in a process of its own, in turn with the engine, first eager as the engine is, then with its model compiled by
+torch.compile, which takes it a compiler and a minute at its first start.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def main() -> int:
     run("16 alike, continuous batching", batch57[:16], contest.continuous_batching, 2.2, 1)
     run("64 alike, continuous batching", batch57, contest.continuous_batching, 2.5, 1)
     run("64 ragged, generate by 16", workload64, contest.generate_by_16, 2.3, arguments.rounds)
-    if arguments.vllm:
-        with VllmPeer(arguments.vllm, contest.folder) as peer:
+    for mode in ("eager", "compiled") if arguments.vllm else ():
+        with VllmPeer(arguments.vllm, contest.folder, mode) as peer:
             peer.run(workload64[:4])  # whatever it prepares at the first call
-            run(f"64 ragged, vLLM {peer.version}", workload64, peer.run, 1.0, arguments.rounds)
+            run(f"64 ragged, vLLM {peer.version}, {mode}", workload64, peer.run, 1.0, arguments.rounds)
     if arguments.chart:
         draw(arguments.chart, "Whole workloads, engine beside others", contest.name, rows)
     return 0

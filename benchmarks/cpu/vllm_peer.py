@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,17 +15,19 @@ LENGTH = 1024
 
 
 class VllmPeer:
-    """A vLLM that is started once; ``with VllmPeer(python, folder) as peer: peer.run(jobs)``."""
+    """A vLLM that is started once; ``with VllmPeer(python, folder, "eager") as peer: peer.run(jobs)``."""
 
-    def __init__(self, python: str, folder: Path) -> None:
-        """``python`` is the interpreter of an environment in which vLLM's CPU build is installed."""
+    def __init__(self, python: str, folder: Path, mode: str) -> None:
+        """``python`` is the interpreter of an environment in which vLLM's CPU build is installed; ``mode`` is "eager"
+        or "compiled"."""
         worker = Path(__file__).with_name("vllm_worker.py")
         self._process = subprocess.Popen(
-            [python, str(worker), str(folder), str(LENGTH)],
+            [python, str(worker), str(folder), str(LENGTH), mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            start_new_session=True,
         )
         self.version = str(self._answer()["ready"])
 
@@ -31,7 +35,8 @@ class VllmPeer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        """Its worker processes would outlive a kill of the first one: the whole group ends."""
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def run(self, jobs: list[Job]) -> Outcome:

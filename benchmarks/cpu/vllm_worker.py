@@ -1,6 +1,6 @@
 """vLLM as a contestant: runs under the Python of vLLM's own environment, which is not ours.
 
-    PYTHON vllm_worker.py MODEL_FOLDER LENGTH
+    PYTHON vllm_worker.py MODEL_FOLDER LENGTH eager|compiled
 
 A line of JSON in, ``[[prompt token ids, tokens to generate], …]``; a line out, ``{"seconds", "answers"}``. It says
 ``{"ready": version}`` first. What vLLM prints goes to stderr. Imports nothing of ours.
@@ -19,12 +19,19 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{(os.cpu_count() or 1) - 1}")
 
 
-def main(folder: str, length: int) -> None:
+def main(folder: str, length: int, mode: str) -> None:
     answers_out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     import vllm
 
-    model: Any = vllm.LLM(folder, dtype="bfloat16", max_model_len=length, max_num_seqs=64, enable_prefix_caching=False)
+    model: Any = vllm.LLM(
+        folder,
+        dtype="bfloat16",
+        max_model_len=length,
+        max_num_seqs=64,
+        enable_prefix_caching=False,
+        enforce_eager=mode == "eager",
+    )
 
     def say(answer: dict[str, object]) -> None:
         answers_out.write(json.dumps(answer) + "\n")
@@ -44,4 +51,4 @@ def main(folder: str, length: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
