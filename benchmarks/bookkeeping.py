@@ -1,6 +1,6 @@
 """What a step costs beside the model: scheduling, settling, events, and what a watcher adds.
 
-    python -m benchmarks.bookkeeping
+    python -m benchmarks.bookkeeping [--chart FILE.svg]
 
 256 sequences decode in a pool of 100,000 blocks under a runner that computes nothing, so that all that is left is
 bookkeeping. Beside it, in the same run and interleaved, the plainest loop that could do the job: one list of tokens
@@ -9,11 +9,14 @@ a sequence and one counter, no pool, no events. Times are of one core, medians o
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
+from pathlib import Path
 
 import msgspec
 
+from benchmarks.chart import BUDGETS, budget_bar, draw
 from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import Inject
 from kvtop.engine.engine import Engine
@@ -69,6 +72,9 @@ class NoText:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="bookkeeping of a step")
+    parser.add_argument("--chart", type=Path)
+    chart = parser.parse_args().chart
     engine = _engine()
     encoder = msgspec.msgpack.Encoder()
     view = PoolView()
@@ -102,6 +108,12 @@ def main() -> None:
         print(f"  {name:12} {seconds * 1e6:8.0f} µs   {seconds / medians['plain loop']:6.1f} × the plain loop")
     used = (medians["engine step"] + medians["encode"]) / BUDGET_SECONDS
     print(f"  of {BUDGET_SECONDS * 1e3:g} ms a step the engine with its events uses {used:.0%}")
+    if chart:
+        bars = [
+            budget_bar(name, seconds, BUDGET_SECONDS, f"{seconds * 1e3:.3f} ms") for name, seconds in medians.items()
+        ]
+        setting = f"{SEQUENCES} sequences decode, {NUM_BLOCKS:,} blocks; {BUDGET_SECONDS * 1e3:g} ms a step are allowed"
+        draw(chart, "Bookkeeping of a step", setting, bars, BUDGETS)
 
 
 def _engine() -> Engine:

@@ -12,7 +12,7 @@ import argparse
 import statistics
 from pathlib import Path
 
-from benchmarks.cpu.chart import draw
+from benchmarks.chart import RATIOS, draw, ratio_bars
 from benchmarks.cpu.contestants import Contest, Job, fixture
 from benchmarks.cpu.rounds import Row, compare, print_head, print_row
 
@@ -41,7 +41,7 @@ def main() -> int:
         rows.append(Row(f"batch {batch}, context {context:,}", compared, at_least))
         print_row(rows[-1])
     if arguments.chart:
-        draw(arguments.chart, "A decode step, engine beside generate", contest.name, rows)
+        draw(arguments.chart, "A decode step, engine beside generate", contest.name, ratio_bars(rows), RATIOS)
     return 0
 
 

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.cpu.chart import draw
+from benchmarks.chart import RATIOS, draw, ratio_bars
 from benchmarks.cpu.contestants import Contest, Job, Outcome, fixture
 from benchmarks.cpu.rounds import Row, compare, print_head, print_row
 from benchmarks.cpu.vllm_peer import VllmPeer
@@ -48,7 +48,7 @@ def main() -> int:
             peer.run(workload64[:4])  # whatever it prepares at the first call
             run(f"64 ragged, vLLM {peer.version}, {mode}", workload64, peer.run, 1.0, arguments.rounds)
     if arguments.chart:
-        draw(arguments.chart, "Whole workloads, engine beside others", contest.name, rows)
+        draw(arguments.chart, "Whole workloads, engine beside others", contest.name, ratio_bars(rows), RATIOS)
     return 0
 
 

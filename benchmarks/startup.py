@@ -1,6 +1,6 @@
 """How long until something is there: the help, the first frame of `live`, the first token of a cold engine.
 
-    python -m benchmarks.startup [--rounds N]
+    python -m benchmarks.startup [--rounds N] [--chart FILE.svg]
 
 The default model must be in the cache. The peer of the first token is what anybody would write with transformers:
 load the same folder in a new process, generate one token. Everything is started anew in every round, in turn.
@@ -17,7 +17,10 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
+from pathlib import Path
 
+from benchmarks.chart import BUDGETS, budget_bar, draw
 from benchmarks.cpu.quiet import QuietCheck
 from kvtop.engine.control import BatchMessage, Inject
 from kvtop.engine.events import Advanced
@@ -39,7 +42,9 @@ TARGETS = {"help": (0.2, 0.1), "first frame": (0.8, 0.4), "first token": (6.0, 3
 def main() -> int:
     parser = argparse.ArgumentParser(description="start-up times")
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--chart", type=Path)
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
     folder = str(resolve_model(DEFAULT_MODEL))
     times: dict[str, list[float]] = {"help": [], "first frame": [], "first token": [], "transformers": []}
     with QuietCheck() as check:
@@ -54,6 +59,15 @@ def main() -> int:
         print(f"  {name:12} {medians[name]:6.2f} s   at most {at_least:g} s, aim {aim:g} s")
     print(f"  {'transformers':12} {medians['transformers']:6.2f} s   load and generate one token in a new process")
     print(f"  first token, transformers ÷ kvtop: {medians['transformers'] / medians['first token']:.2f}×")
+    if arguments.chart:
+        bars = [
+            budget_bar(name, medians[name], at_least, f"{medians[name]:.2f} s of {at_least:g} s")
+            for name, (at_least, _) in TARGETS.items()
+        ]
+        setting = (
+            f"{DEFAULT_MODEL}, torch {version('torch')}, transformers {version('transformers')}, model in the cache"
+        )
+        draw(arguments.chart, "Start-up", setting, bars, BUDGETS)
     return 0
 
 
