@@ -27,7 +27,7 @@ def build_engine(
         Failure: it cannot be done; the message says why and what to do.
     """
     folder = resolve_model(settings.model, model_dir=settings.model_dir, source=settings.model_source, report=report)
-    _let_waiting_threads_sleep()
+    _bound_spinning()
     from kvtop.engine.loading import load_model  # after the pull: it takes seconds, and switches the hub off
 
     loaded = load_model(folder, settings, report)
@@ -56,16 +56,15 @@ def build_engine(
     return Engine(info, config, loaded.runner, loaded.codec, loaded.eos_token_ids, loaded.vocab_size, inspect)
 
 
-def _let_waiting_threads_sleep() -> None:
-    """Keep torch's threads from spinning while they wait for one another. OpenMP reads this when torch is imported; a
-    setting of the user's own counts before it."""
+def _bound_spinning() -> None:
+    """Let torch's threads spin only briefly while they wait for one another. OpenMP reads this when torch is imported;
+    a setting of the user's own counts before it."""
     # By default libgomp, which comes with torch, spins 300,000 turns, and so keeps a core from the very thread it waits
     # for as soon as something else is busy too. Measured: SmolLM2 in bf16, two threads on two cores of an EPYC, torch
-    # 2.13; ms a decode step at batch 1 | 16, medians of interleaved rounds ("alone": above all others in priority):
-    #                                     spinning        sleeping
-    #   alone                               28 |    52     36 |  70
-    #   beside 12 ms of drawing in 100      32 |    54     38 |  71
-    #   beside one busy core             1,630 | 2,780     38 |  61
-    #   beside several busy processes      640 | 2,320     50 | 148
-    # GOMP_SPINCOUNT=10000 was as fast as spinning where that is fast (28 | 50 alone), but 137 | 215 beside a busy core.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # 2.13; ms a decode step of 16, means over a run, two runs each:
+    #                              300,000 turns   3,000        1,000        300        none (passive)
+    #   alone                         41 |  43     49 |  49     46 |  46     53 | 52     56 |  60
+    #   beside one busy core       2,780          111 | 113     77 |  80     64 | 65     62 |  60
+    #   beside two                               140 | 132    100 | 121    120 | 70     94 |  98
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")

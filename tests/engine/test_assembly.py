@@ -24,13 +24,14 @@ except Failure as failure:
 """
 
 
-@pytest.mark.parametrize(("own", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")])
-def test_an_engine_s_threads_sleep_while_they_wait_unless_the_user_wants_them_to_spin(
-    own: dict[str, str], policy: str
-) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+@pytest.mark.parametrize(
+    ("own", "turns"),
+    [({}, 1000), ({"GOMP_SPINCOUNT": "7000"}, 7000), ({"OMP_WAIT_POLICY": "passive"}, 0)],
+)
+def test_an_engine_s_threads_spin_only_briefly_unless_the_user_says_otherwise(own: dict[str, str], turns: int) -> None:
+    environ = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     # OpenMP itself says what it has read
-    environ |= {"OMP_DISPLAY_ENV": "true"} | own
+    environ |= {"OMP_DISPLAY_ENV": "verbose"} | own
     done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=120, env=environ)
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"OMP_WAIT_POLICY\s*=\s*'(\w+)'", done.stderr) == [policy]
+    assert re.findall(r"GOMP_SPINCOUNT\s*=\s*'(\w+)'", done.stderr) == [str(turns)]
