@@ -42,5 +42,5 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,serve,dev]'
 	@touch $@

@@ -26,6 +26,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "live": "watch a real model fill a paged KV pool, and throw traffic at it",
     "run": "run a workload file through the same engine without a screen",
+    "serve": "the engine behind an OpenAI-compatible HTTP interface, for clients and watchers",
     "sim": "the policy lab: the same scheduler without a model, rules side by side",
     "attach": "watch vLLM and SGLang servers: metrics, KV events, true block tables",
     "model": "pull, list and locate models",

@@ -1,4 +1,5 @@
-"""The packages of the extra ``[engine]``, which a watcher does without, and the line that says they are missing."""
+"""The packages of the extras ``[engine]`` and ``[serve]``, which a watcher does without, and the line that says that
+they are missing."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ PACKAGES = (
     *("torch", "transformers", "triton", "gguf", "accelerate", "safetensors", "tokenizers"),
     *("huggingface_hub", "filelock"),
 )
-"""Import names."""
+"""Import names of ``[engine]``."""
+SERVE_PACKAGES = ("starlette", "uvicorn")
+"""Import names of ``[serve]``."""
 
 
 def require(what: str, *packages: str) -> None:
@@ -20,6 +23,12 @@ def require(what: str, *packages: str) -> None:
         raise Failure(missing_words(what, *missing))
 
 
+def require_serve() -> None:
+    """Raise Failure when what an HTTP server needs is not installed."""
+    require("serving", *SERVE_PACKAGES)
+
+
 def missing_words(what: str, *missing: str) -> str:
     """What to install."""
-    return f"{what} needs {', '.join(missing)}, which is not installed: pip install 'kvtop-live[engine]'"
+    extra = "engine,serve" if missing[0] in SERVE_PACKAGES else "engine"
+    return f"{what} needs {', '.join(missing)}, which is not installed: pip install 'kvtop-live[{extra}]'"

@@ -57,6 +57,7 @@ def test_the_engine_s_core_imports_the_standard_library_and_msgspec_only() -> No
         ("kvtop.doctor", ["torch", "transformers", "textual"]),
         ("kvtop.models", ["torch", "transformers", "textual", "numpy"]),
         ("kvtop.app", ["torch", "transformers"]),
+        ("kvtop.serve", ["torch", "transformers", "textual"]),
     ],
 )
 def test_no_part_reaches_for_what_belongs_to_another(package: str, forbidden: list[str]) -> None:
@@ -71,6 +72,16 @@ def test_only_the_app_imports_textual() -> None:
     ]
     assert outside
     assert all(path.startswith("kvtop/app/") for path in outside), outside
+
+
+def test_only_the_server_imports_what_serving_needs() -> None:
+    outside = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "kvtop").rglob("*.py")
+        if any(f"{verb} {name}" in path.read_text() for verb in ("import", "from") for name in ("starlette", "uvicorn"))
+    ]
+    assert outside
+    assert all(path.startswith("kvtop/serve/") for path in outside), outside
 
 
 def test_the_links_at_the_top_lead_into_the_package() -> None:

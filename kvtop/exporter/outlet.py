@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 import zmq
@@ -25,16 +26,18 @@ HEARTBEAT_SECONDS = 1.0
 SNAPSHOT_SECONDS = 0.2
 """The least time between two whole states."""
 
+PutLater = Literal["put later"]
+
 
 class Outlet:
     """``whole`` makes a batch with a snapshot of all that was put so far, or None when there is none; it is called from
-    the sending thread.
+    the sending thread. "put later" says that a batch with a snapshot will be put like any other.
 
     Raises:
         zmq.ZMQError: the address cannot be bound.
     """
 
-    def __init__(self, address: str, speaker: Speaker, whole: Callable[[], Batch | None]) -> None:
+    def __init__(self, address: str, speaker: Speaker, whole: Callable[[], Batch | PutLater | None]) -> None:
         self.dropped = 0
         self.spent_s = 0.0
         """What the exporter has cost the scheduler so far; told with every batch."""
@@ -59,6 +62,11 @@ class Outlet:
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._thread = threading.Thread(target=self._send_all, name="kvtop-exporter", daemon=True)
         self._thread.start()
+
+    def begin_session(self, session: str) -> None:
+        """What is put from here on is of another life of the server."""
+        with self._changed:
+            self._speaker = msgspec.structs.replace(self._speaker, session=session)
 
     def put(self, batch: Batch) -> None:
         """Send a batch, some time soon; never waits."""
@@ -122,7 +130,7 @@ class Outlet:
         whole = self._whole()
         if whole is None:
             self._wants_whole = True
-        return whole
+        return None if whole == "put later" else whole
 
     def _send(self, batch: Batch) -> None:
         self._speak(encode_batch(batch))
