@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "run a workload file through the same engine without a screen",
     "serve": "the engine behind an OpenAI-compatible HTTP interface, for clients and watchers",
     "sim": "the policy lab: the same scheduler without a model, rules side by side",
+    "learn": "lessons on the live engine: read, watch, do it by hand, answer",
     "attach": "watch vLLM and SGLang servers: metrics, KV events, true block tables",
     "model": "pull, list and locate models",
     "replay": "play a recording: pause, step, wind to and fro",

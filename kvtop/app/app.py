@@ -9,12 +9,14 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from kvtop.app.actions.action import key_words
+from kvtop.app.desk import EngineDesk
 from kvtop.app.feed import Feed
 from kvtop.app.recording import RecordingSwitch
 from kvtop.app.scene import Scene
 from kvtop.app.screens.live import LiveScreen
 from kvtop.app.shell import Shell, ShellSettings
 from kvtop.engine.control import AnyCommand
+from kvtop.lessons.course import Course, Syllabus
 from kvtop.sources.history import History
 from kvtop.sources.source import Source
 
@@ -27,6 +29,8 @@ class AppSettings(ShellSettings):
     """What is recorded while the engine runs, to step back into."""
     recording: RecordingSwitch | None = None
     """Begins and ends files; None: there is nothing to record."""
+    syllabus: Syllabus | None = None
+    """The lessons to play; None: this is no place for lessons."""
 
 
 class KvtopApp(Shell):
@@ -36,6 +40,7 @@ class KvtopApp(Shell):
         self.scene = Scene(self.feed, self.palette, self.terminal)
         self.scene.recording = settings.recording
         self._first_commands = settings.first_commands
+        self._syllabus = settings.syllabus
         self._news = True
         """Something arrived since the last frame."""
 
@@ -50,9 +55,24 @@ class KvtopApp(Shell):
             self.live.say(warning, "warning")
         for command in self._first_commands:
             self.live.send(command)
+        if self._syllabus is not None:
+            self.call_after_refresh(self._open_course, self._syllabus)
+
+    def _open_course(self, syllabus: Syllabus) -> None:
+        """Give the student a desk, and open the lesson that was named, or the list to choose from."""
+        course = Course(syllabus, EngineDesk(self.live))
+        self.scene.course, self.feed.on_batch = course, course.take
+        lesson = syllabus.library.find(syllabus.first)
+        if lesson is not None:
+            course.open(lesson, 0 if syllabus.anew else None)
+        else:
+            self.live.action_do("lessons")
+        self.live.redraw()
 
     def tick(self) -> None:
         self._news = self.feed.poll() or self._news
+        if self.scene.course is not None:
+            self.scene.course.tick()
         if self.scene.recording is not None and (why := self.scene.recording.take_end()):
             self.live.say(why, "warning")
         self.scene.frame_bytes = self.frame_bytes
@@ -69,6 +89,8 @@ class KvtopApp(Shell):
     def restart_engine(self) -> None:
         self.feed.source.restart()
         self.feed.begin_again()
+        if self.scene.course is not None:
+            self.scene.course.engine_restarted()
         self.live.redraw()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -13,6 +13,8 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
+from kvtop.app.lesson_arrangement import beside_a_lesson, lesson_apart
+
 Tab = Literal["live", "requests", "prefix", "findings"]
 PANELS_OF: dict[Tab, tuple[str, str]] = {
     "live": ("grid", "sequences"),
@@ -28,10 +30,13 @@ TWO_COLUMNS_FROM = (100, 20)
 """Width, and height between top lines and footer."""
 
 
-def arrange(width: int, height: int, extras: Collection[str] = (), tab: Tab = "live") -> dict[str, Region]:
+def arrange(
+    width: int, height: int, extras: Collection[str] = (), tab: Tab = "live", watch: str = ""
+) -> dict[str, Region]:
     """Panel name → region. ``extras``: panels that were asked for and take the place of others on the live tab:
     "decision" and "text" that of the pressure chart (both: the text has that of the log), "table" that of the block;
-    where there is but one place it is the log's, and the decision path, which comes by itself, is the one to yield."""
+    where there is but one place it is the log's, and the decision path, which comes by itself, is the one to yield.
+    "lesson" stands before all others; ``watch`` is the panel it points at, which is to be in sight."""
     if height < 5 or width < 10:
         return {PANELS_OF[tab][0]: Region(0, 0, width, height)}
     head = 2 if height >= 10 else 1
@@ -40,10 +45,14 @@ def arrange(width: int, height: int, extras: Collection[str] = (), tab: Tab = "l
         regions["tabs"] = Region(0, head, width, 1)
         head += 1
     body = Region(0, head, width, height - head - 1)
+    if "lesson" in extras:
+        regions["lesson"], body = lesson_apart(body)
     if tab != "live":
         regions |= _two_panels(body, tab)
     elif body.width >= TWO_COLUMNS_FROM[0] and body.height >= TWO_COLUMNS_FROM[1]:
-        regions |= _two_columns(body, extras)
+        regions |= _two_columns(body, extras, watch)
+    elif "lesson" in extras:
+        regions |= beside_a_lesson(body, extras, watch)
     else:
         regions |= _one_column(body, extras)
     return regions
@@ -63,14 +72,16 @@ def _two_panels(body: Region, tab: Tab) -> dict[str, Region]:
     return {main: first, other: second}
 
 
-def _corner(extras: Collection[str]) -> str:
+def _corner(extras: Collection[str], watch: str) -> str:
+    if watch == "pressure":
+        return watch
     return next((name for name in ("decision", "text") if name in extras), "pressure")
 
 
-def _two_columns(body: Region, extras: Collection[str]) -> dict[str, Region]:
+def _two_columns(body: Region, extras: Collection[str], watch: str) -> dict[str, Region]:
     right_width = max(46, min(92, round(body.width * 0.42)))
     low = max(6, min(14, round(body.height * 0.27)))
-    corner = _corner(extras)
+    corner = _corner(extras, watch)
     if corner != "pressure":
         low = max(low, min(12, body.height // 2))
     left, right = body.split_vertical(body.width - right_width)
@@ -112,9 +123,10 @@ class PanelLayout(Layout):
     def __init__(self) -> None:
         self.extras: frozenset[str] = frozenset()
         self.tab: Tab = "live"
+        self.watch = ""
 
     def arrange(self, parent: Widget, children: Sequence[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
-        regions = arrange(size.width, size.height, self.extras, self.tab)
+        regions = arrange(size.width, size.height, self.extras, self.tab, self.watch)
         return [
             WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)
             for child in children

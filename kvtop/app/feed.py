@@ -17,6 +17,7 @@ import msgspec
 from kvtop.app.breakpoints import Breakpoints
 from kvtop.app.past import Past
 from kvtop.engine.control import AnyCommand, BatchMessage, Inject, Pause, Reply, Status, TakeSnapshot
+from kvtop.engine.events import Batch
 from kvtop.engine.requests import Request
 from kvtop.sources.history import History
 from kvtop.sources.source import Source, ViewMessage
@@ -70,6 +71,8 @@ class Feed:
         self._tickets = count(1)
         self._waiting: dict[int, Callable[[Reply], None]] = {}
         self._asked_snapshot = False
+        self.on_batch: Callable[[Batch], None] | None = None
+        """Hears every batch once the live view has applied it."""
         self.held: list[Request] = []
         """Requests that were sent while the engine loads; they go out when it is ready."""
         self._held_answers: list[Callable[[Reply], None]] = []
@@ -118,6 +121,8 @@ class Feed:
         for message in messages:
             if isinstance(message, BatchMessage):
                 self.live.apply(message.batch)
+                if self.on_batch is not None:
+                    self.on_batch(message.batch)
                 if self.breakpoints.active:
                     self._stop_at_breakpoint()
             elif isinstance(message, ViewMessage):

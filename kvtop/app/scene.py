@@ -18,6 +18,7 @@ from kvtop.app.grid.tones import Mode
 from kvtop.app.palette import Palette
 from kvtop.app.recording import RecordingSwitch
 from kvtop.app.terminal import Terminal
+from kvtop.lessons.course import Course
 from kvtop.view.pool_view import PoolView
 
 SortKey = Literal["admitted", "blocks", "tokens", "shared", "name"]
@@ -59,6 +60,8 @@ class Scene:
     """A step's outcome stays hidden until somebody asks for it, so that a class can answer first."""
     until: str = "preempted"
     """The kind of event that ``>`` runs to."""
+    course: Course | None = None
+    """The lessons that are played here; None: this is no place for lessons."""
 
     @property
     def view(self) -> PoolView:
@@ -68,6 +71,11 @@ class Scene:
     def stands(self) -> bool:
         """One step is shown and stays: the engine or the recording is paused, or the view was stepped back."""
         return self.feed.paused or self.feed.in_past
+
+    @property
+    def watch(self) -> str:
+        """What a lesson points at (kvtop.app.marks); empty: nothing."""
+        return self.course.watch if self.course is not None else ""
 
     @property
     def now_s(self) -> float:

@@ -17,21 +17,32 @@ from kvtop.failure import Failure
 from kvtop.lessons.commands import parse_command
 from kvtop.lessons.expression import Expression
 from kvtop.lessons.facts import FACTS, FACTS_OF_A_REQUEST
+from kvtop.lessons.figures import check_figures
 from kvtop.settings import SETTINGS, EngineSettings
 
 FORMAT = 1
 MARKS = ("free", "cached", "shared", "decision", "log", "pressure", "sequences", "headline")
 """What a scene can point at, beside ``blocks ID``: the blocks of a request."""
 
+OWN_SETTINGS = ("model", "model_dir", "model_source", "device", "dtype")
+"""Settings that are the user's in every lesson."""
 _SETTINGS = {
     setting.name: setting
     for setting in SETTINGS
-    if setting.section == "engine" and setting.name not in ("model", "device", "dtype", "kv_memory")
+    if setting.section == "engine" and setting.name not in (*OWN_SETTINGS, "kv_memory")
 }
 
 
 class LessonError(Failure):
     """The file is no lesson; the message begins with its name and the place of what is wrong."""
+
+
+class Guess(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the student is to foretell before the task; ``truth`` is a formula, worked out once the task is done."""
+
+    text: str
+    truth: str
+    unit: str = ""
 
 
 class Scene(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,7 +54,8 @@ class Scene(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     do: list[str] = []
     task: str = ""
     done: str = ""
-    """A formula: the task is done once it is not 0. Without it the student goes on when ready."""
+    """A formula: the task is done once it was not 0. Without it the student goes on when ready."""
+    guess: Guess | None = None
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,6 +68,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     unit: str = ""
     tolerance: float = 0.0
     """How far off a number may be, as a share of it."""
+    needs: str = ""
+    """A formula: while it is 0, what is asked about is over, and the lesson must be played again."""
     right: str
     wrong: str
 
@@ -70,12 +84,14 @@ class Lesson(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     scenes: list[Scene] = msgspec.field(name="scene")
     question: Question
     engine: dict[str, Any] = {}
-    """What the engine's settings must be; all others stay as the user has them."""
+    """What the engine's settings must be; all others have their defaults."""
+    simulated: bool = True
+    """It can be played without a model, too."""
     id: str = ""
 
     def settings(self, own: EngineSettings) -> EngineSettings:
-        """The user's ``own`` settings with the lesson's in their place."""
-        return msgspec.structs.replace(own, kv_memory=None, **self.engine)
+        """The engine it is played on: the user's ``own`` model and device, so that everybody sees the same."""
+        return EngineSettings(**{name: getattr(own, name) for name in OWN_SETTINGS}, **self.engine)
 
 
 def formula(text: str) -> Expression:
@@ -158,23 +174,42 @@ def _check_scene(where: str, scene: Scene, sent: set[str]) -> None:
         raise ValueError(f"{where}: watch is {scene.watch!r}, expected one of {marks}, or blocks ID of a request sent")
     for text in scene.do:
         _within(where, "do", parse_command, text)
+    _check_text(where, "text", scene.text, sent)
+    _check_text(where, "task", scene.task, sent)
     if scene.done:
         if not scene.task:
             raise ValueError(f"{where}: done without a task; say what there is to do")
-        _check_requests(where, _within(where, "done", formula, scene.done), sent)
+        _check_formula(where, "done", scene.done, sent)
+    if scene.guess is not None:
+        if not scene.done:
+            raise ValueError(f"{where}: guess without done; the truth is told once the task is done")
+        _check_text(where, "guess.text", scene.guess.text, sent)
+        _check_formula(where, "guess.truth", scene.guess.truth, sent)
 
 
 def _check_question(question: Question, sent: set[str]) -> None:
-    _check_requests("question", _within("question", "answer", formula, question.answer), sent)
+    _check_formula("question", "answer", question.answer, sent)
+    if question.needs:
+        _check_formula("question", "needs", question.needs, sent)
+    for key in ("text", "right", "wrong"):
+        _check_text("question", key, getattr(question, key), sent)
     if len(question.choices) == 1:
         raise ValueError("question: choices has one entry, expected none or several")
     if not 0 <= question.tolerance < 1:
         raise ValueError(f"question: tolerance is {question.tolerance:g}, expected a share from 0 to below 1")
 
 
-def _check_requests(where: str, expression: Expression, sent: set[str]) -> None:
-    for request_id in sorted(expression.request_ids - sent):
-        raise ValueError(f"{where}: {expression.text!r} asks about {request_id!r}, which is not sent until then")
+def _check_formula(where: str, key: str, text: str, sent: set[str]) -> None:
+    _check_requests(where, key, _within(where, key, formula, text).request_ids, sent)
+
+
+def _check_text(where: str, key: str, text: str, sent: set[str]) -> None:
+    _check_requests(where, key, _within(where, key, lambda words: check_figures(words, formula), text), sent)
+
+
+def _check_requests(where: str, key: str, asked: set[str], sent: set[str]) -> None:
+    for request_id in sorted(asked - sent):
+        raise ValueError(f"{where}: {key}: asks about {request_id!r}, which is not sent until then")
 
 
 def _within(where: str, key: str, parse: Any, text: str) -> Any:

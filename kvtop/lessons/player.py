@@ -12,6 +12,7 @@ from kvtop.engine import events as e
 from kvtop.engine.control import AnyCommand, Inject, Preempt
 from kvtop.lessons.commands import PreemptRequest, SceneCommand, parse_command
 from kvtop.lessons.facts import Facts
+from kvtop.lessons.figures import with_figures
 from kvtop.lessons.lesson import Lesson, Scene, formula
 from kvtop.view.pool_view import PoolView
 
@@ -28,9 +29,15 @@ class Verdict:
 class Player:
     """One run through a lesson over ``view``. ``position`` counts scenes from 0; past the last comes the question."""
 
-    def __init__(self, lesson: Lesson, view: PoolView, position: int = 0) -> None:
+    def __init__(self, lesson: Lesson, view: PoolView) -> None:
         self.lesson = lesson
-        self.position = min(position, len(lesson.scenes))
+        self.position = 0
+        self.entered = -1
+        """The furthest scene that was opened."""
+        self._done: set[int] = set()
+        """Scenes whose task was done: what was so once stays done, whatever the engine does next."""
+        self._truths: dict[int, float] = {}
+        """By scene, what its guess was about, as it was when the task was done."""
         self._view = view
         self._facts = Facts(view)
 
@@ -41,15 +48,23 @@ class Player:
 
     @property
     def task_done(self) -> bool:
-        """Whether the student may go on: the scene's formula holds, or it has none."""
+        """Whether the student may go on: the scene's formula held once, or it has none."""
         scene = self.scene
-        return scene is None or not scene.done or bool(formula(scene.done).value(self._facts))
+        return scene is None or not scene.done or self.position in self._done
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether there still is what the question asks about."""
+        needs = self.lesson.question.needs
+        return not needs or bool(formula(needs).value(self._facts))
 
     def enter(self) -> list[AnyCommand]:
-        """What the engine is told when the scene opens: first the requests, then the commands in order."""
+        """What the engine is told when the scene opens: first the requests, then the commands in order. Nothing when
+        it was open before."""
         scene = self.scene
-        if scene is None:
+        if scene is None or self.position <= self.entered:
             return []
+        self.entered = self.position
         commands: list[AnyCommand] = [Inject(requests=list(scene.send))] if scene.send else []
         for text in scene.do:
             commands += self._resolve(parse_command(text))
@@ -65,6 +80,13 @@ class Player:
     def take(self, batch: e.Batch) -> None:
         """A batch that the view has applied."""
         self._facts.take(batch)
+        scene = self.scene
+        if scene is None or not scene.done or self.position > self.entered or self.position in self._done:
+            return
+        if self._value(scene.done):
+            self._done.add(self.position)
+            if scene.guess is not None:
+                self._truths[self.position] = self._value(scene.guess.truth)
 
     def go_on(self) -> None:
         """To the next scene, or to the question."""
@@ -74,9 +96,21 @@ class Player:
         """One scene back, to read it again; nothing that happened is undone."""
         self.position = max(0, self.position - 1)
 
+    def words(self, text: str) -> str:
+        """A text of the lesson with the figures of this run."""
+        return with_figures(text, formula, self._facts if self._view.info is not None else None)
+
+    @property
+    def guess_truth(self) -> float | None:
+        """What the scene's guess should have been; None until its task is done."""
+        return self._truths.get(self.position)
+
     def answer(self, given: float) -> Verdict:
         """Compare a number, or the index of a choice, with what happened."""
         question = self.lesson.question
-        truth = float(formula(question.answer).value(self._facts))
+        truth = self._value(question.answer)
         right = abs(given - truth) <= question.tolerance * abs(truth)
-        return Verdict(right, truth, question.right if right else question.wrong)
+        return Verdict(right, truth, self.words(question.right if right else question.wrong))
+
+    def _value(self, text: str) -> float:
+        return float(formula(text).value(self._facts))

@@ -1,4 +1,4 @@
-"""The page of questions and answers: each with the lesson that shows it live."""
+"""The page of questions and answers: each with the scene that shows it live."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ FILE = Path(__file__).parent / "questions.toml"
 
 
 class Explained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question, its answer, and the id of the lesson that shows it."""
+    """A question, its answer, and the lesson that shows it: its id, and the scene, counted from 1."""
 
     question: str
     answer: str
     lesson: str
+    scene: int = 1
 
 
 def load_questions() -> list[Explained]:

@@ -221,6 +221,11 @@ class EmbeddedSource:
         self.close()
         self.start()
 
+    def replace(self, settings: EngineSettings) -> None:
+        """Another engine, with these settings, in place of the one that runs."""
+        self._settings = settings
+        self.restart()
+
     def close(self) -> None:
         engine, self._engine = self._engine, None
         if engine:

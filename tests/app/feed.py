@@ -111,3 +111,16 @@ def story(num_blocks: int = 192, requests: int = 14, settings: EngineSettings | 
             )
         )
     return source
+
+
+class RunningSource(SteppedSource):
+    """Runs by itself, as a process does: a step at every poll that finds no news. Another can take its place."""
+
+    def poll(self, max_messages: int = 1000) -> list[Message]:
+        if not self.messages:
+            self._take(self.engine.step())
+        return super().poll(max_messages)
+
+    def replace(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.restart()

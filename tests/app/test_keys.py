@@ -248,7 +248,7 @@ async def test_w_says_why_the_selected_sequence_waits(source: SteppedSource) -> 
 
 
 async def test_question_mark_shows_every_action_and_the_panel_that_has_the_keys(source: SteppedSource) -> None:
-    async with on_stage(source, (120, 130)) as (app, pilot):
+    async with on_stage(source, (120, 160)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
         shown = " ".join(text(app).replace("│", " ").split())

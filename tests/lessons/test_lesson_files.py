@@ -29,7 +29,7 @@ def example(old: str = "", new: str = "") -> dict[str, Any]:
 def test_the_documented_example_is_a_lesson_and_every_fact_is_documented() -> None:
     lesson = parse_lesson(example(), "mine")
     assert (lesson.id, lesson.engine["block_size"], len(lesson.scenes)) == ("mine", 4, 2)
-    own = EngineSettings(model="my-model", kv_memory=1 << 30)
+    own = EngineSettings(model="my-model", kv_memory=1 << 30, watermark=0.5, policy="reserve-max-model-len")
     assert lesson.settings(own) == EngineSettings(model="my-model", block_size=4, num_blocks=40, prefix_cache=False)
     for name in FACTS:
         assert f"`{name}`" in DOCUMENT, name
@@ -60,6 +60,10 @@ def test_the_documented_example_is_a_lesson_and_every_fact_is_documented() -> No
         ('right = "Yes."', 'right = "Yes."\ntolerance = 2', "question: tolerance is 2, expected a share"),
         ('right = "Yes."', 'right = "Yes."\nchoices = ["a"]', "question: choices has one entry"),
         ('task = "Press', 'taks = "Press', "scene[1]: Object contains unknown field `taks`"),
+        ('right = "Yes."', 'right = "Yes, {blocs}."', "question: right: 'blocs': no fact 'blocs', expected one of"),
+        ('right = "Yes."', """right = 'Yes, {blocks("z")}.'""", "question: right: asks about 'z', which is not sent"),
+        ('right = "Yes."', 'right = "Yes."\nneeds = "("', "question: needs: '(' is no formula"),
+        ('do = ["pause"]', 'guess = { text = "?", truth = "1" }', "scene 1: guess without done"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(old: str, new: str, words: str) -> None:
@@ -157,8 +161,10 @@ def test_progress_is_kept_and_a_spoilt_file_is_a_new_start(tmp_path: Path) -> No
     assert Progress(path).of("sharing") == LessonProgress()
 
 
-def test_every_question_is_shown_by_a_lesson() -> None:
+def test_every_question_is_shown_by_a_scene_of_a_lesson() -> None:
     questions = load_questions()
     assert len(questions) == 8
     lessons = load_library()
-    assert all(lessons.find(explained.lesson) for explained in questions)
+    for explained in questions:
+        lesson = lessons.find(explained.lesson)
+        assert lesson is not None and 1 <= explained.scene <= len(lesson.scenes)

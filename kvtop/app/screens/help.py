@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from kvtop.app.actions.action import Action, key_words
 from kvtop.app.scene import Scene
+from kvtop.app.screens.analogy import Analogy
 from kvtop.app.screens.dialog import Dialog
 
 READING = {
@@ -48,6 +49,11 @@ READING = {
         "What a careful reader of all figures would remark: the finding, its evidence, what to do. It stands for as "
         "long as it is so; what has passed is listed below."
     ),
+    "lesson": (
+        "The lesson. It says something, points at something on the screen (◉), and asks you to do something with the "
+        "ordinary keys; it notices when that is done (✓). At the end stands a question; your answer is compared with "
+        "what happened here, on this engine."
+    ),
 }
 WORDS_WIDTH = 60
 """Of what stands beside the keys; what is longer goes on below, as far in."""
@@ -58,6 +64,7 @@ GROUPS = {
     "grid": "The grid",
     "log": "The log",
     "tabs": "Tabs",
+    "lesson": "Lessons",
     "view": "The screen",
 }
 
@@ -67,7 +74,10 @@ class Help(Dialog[None]):
     Help > .box { width: 84; scrollbar-size-vertical: 1; }
     Help .reading { margin-bottom: 1; }
     """
-    BINDINGS = [Binding("q,question_mark,enter", "leave", "back", show=False)]
+    BINDINGS = [
+        Binding("q,question_mark,enter", "leave", "back", show=False),
+        Binding("A", "analogy", "analogy", show=False),
+    ]
 
     def __init__(self, scene: Scene, panel: str, actions: list[Action]) -> None:
         super().__init__()
@@ -78,10 +88,13 @@ class Help(Dialog[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = Content("help")
-            box.border_subtitle = Content("↑ ↓ scroll · esc back")
+            box.border_subtitle = Content("↑ ↓ scroll · A the operating-system analogy · esc back")
             if self._panel in READING:
                 yield Static(Content(READING[self._panel]), classes="reading")
             yield Static(self._keys())
+
+    def action_analogy(self) -> None:
+        self.app.push_screen(Analogy())
 
     def _keys(self) -> Content:
         lines: list[Content] = []

@@ -15,17 +15,20 @@ from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS, panel_bindings
 from kvtop.app.arrangement import PANELS_OF, Tab
+from kvtop.app.marks import panel_for
 from kvtop.app.palette import Palette
 from kvtop.app.picture import with_exact_runs
 from kvtop.app.scene import Scene
 from kvtop.app.screens.words import Words
 from kvtop.app.theme_files import Theme
+from kvtop.app.widgets.answer_field import AnswerField
 from kvtop.app.widgets.block_panel import BlockPanel
 from kvtop.app.widgets.decision_panel import DecisionPanel
 from kvtop.app.widgets.drawing import Drawing
 from kvtop.app.widgets.findings_panel import FindingsPanel
 from kvtop.app.widgets.footer import Footer
 from kvtop.app.widgets.headline import Headline
+from kvtop.app.widgets.lesson_panel import LessonPanel
 from kvtop.app.widgets.life_panel import LifePanel
 from kvtop.app.widgets.log_panel import LogPanel
 from kvtop.app.widgets.panels import Panels
@@ -83,6 +86,7 @@ class LiveScreen(Screen[None]):
         self.requests = RequestList(scene, "requests")
         self.prefix = PrefixPanel(scene, "prefix")
         self.findings = FindingsPanel(scene, "findings")
+        self.lesson: LessonPanel = LessonPanel(scene, "lesson")
         self._panels = Panels(
             Headline(scene, "headline"),
             TabLine(scene, "tabs"),
@@ -98,6 +102,7 @@ class LiveScreen(Screen[None]):
             TablePanel(scene, "table"),
             TextPanel(scene, "text"),
             DecisionPanel(scene, "decision"),
+            self.lesson,
             Footer(scene, "footer", self.actions),
         )
         self._quiet_frames = 0
@@ -105,6 +110,7 @@ class LiveScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self._panels
         yield Input(placeholder="show only sequences with …", id="filter", compact=True)
+        yield AnswerField("answer")
 
     def on_mount(self) -> None:
         self.set_focus(self.grid)
@@ -128,8 +134,11 @@ class LiveScreen(Screen[None]):
 
     def redraw(self) -> None:
         """Bring every panel in sight up to date."""
-        wanted = self.scene.stands if self.scene.decision is None else self.scene.decision
-        self._panels.show(self.scene.tab, self.scene.extras | {"decision"} if wanted else self.scene.extras)
+        scene = self.scene
+        watch = panel_for(scene.watch)
+        wanted = scene.stands if scene.decision is None else scene.decision
+        extras = scene.extras | ({"decision"} if wanted or watch == "decision" else set())
+        self._panels.show(scene.tab, extras | ({"lesson"} if scene.course is not None else set()), watch)
         in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Drawing):
             if panel.id in in_sight:
@@ -163,6 +172,13 @@ class LiveScreen(Screen[None]):
     def select(self, seq: int | None) -> None:
         self.scene.selected = seq
         self.redraw()
+
+    def look_at_nothing(self) -> None:
+        """Nothing that was pointed at is there any more: another engine takes this one's place."""
+        scene = self.scene
+        scene.selected = scene.cursor = scene.zoom = None
+        scene.filter, scene.extras, scene.request = "", frozenset(), ""
+        self.show_tab("live")
 
     def back_out(self) -> None:
         """Take back the last choice; while the engine loads, leave."""
@@ -230,6 +246,18 @@ class LiveScreen(Screen[None]):
     def _filter_kept(self, event: Input.Submitted) -> None:
         event.input.remove_class("open")
         self.set_focus(self.requests if self.scene.tab == "requests" else self.sequences)
+        self.redraw()
+
+    # --- a lesson's answer ----------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        self.query_one(AnswerField).ask()
+
+    @on(AnswerField.Closed)
+    def _answered(self, event: AnswerField.Closed) -> None:
+        self.set_focus(self.grid)
+        if self.scene.course is not None and event.text:
+            self.scene.course.type_in(event.text)
         self.redraw()
 
     # --- words and files ------------------------------------------------------------------------------------------

@@ -108,6 +108,10 @@ class FramedDrawing(Drawing):
         """What stands at the left end of the top line."""
         return ()
 
+    def heading(self) -> Sequence[Span]:
+        """The title, with what may stand before it."""
+        return self.title()
+
     def figures(self) -> Sequence[Span]:
         """What stands at the right end of the top line."""
         return ()
@@ -132,7 +136,7 @@ class FramedDrawing(Drawing):
         inner = [fitted(line, width - 2, self.blank) for line in self.content(width - 2, height - 2)[: height - 2]]
         inner += [((" " * (width - 2), self.blank),)] * (height - 2 - len(inner))
         return (
-            self._edge("╭", "╮", self.title(), self.figures(), width),
+            self._edge("╭", "╮", self.heading(), self.figures(), width),
             *((("│", frame), *line, ("│", frame)) for line in inner),
             self._edge("╰", "╯", self.note(), (), width),
         )

@@ -44,7 +44,8 @@ class Headline(Painted):
 
     def _what_runs(self, width: int) -> Line:
         named, info = self.scene.palette.named, self.scene.view.info
-        start = Part(0, ((" kvtop ", named.title),))
+        mark = ((" ◉", named.warning),) if self.scene.watch == "headline" else ()
+        start = Part(0, (*mark, (" kvtop ", named.title)))
         if info is None:
             return start.spans
         settings = self.scene.view.settings

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.style import Style
+
+from kvtop.app.lines import Span
+from kvtop.app.marks import panel_for
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.drawing import Drawing, FramedDrawing
 
@@ -16,4 +22,16 @@ class Painted(Drawing):
 
 
 class Framed(FramedDrawing, Painted):
-    """A panel of the live screen with a frame of its own."""
+    """A panel of the live screen with a frame of its own, marked when a lesson points at it."""
+
+    @property
+    def frame(self) -> Style:
+        return self.scene.palette.named.warning if self._watched else super().frame
+
+    def heading(self) -> Sequence[Span]:
+        mark: list[Span] = [("◉ ", self.scene.palette.named.warning)] if self._watched else []
+        return [*mark, *self.title()]
+
+    @property
+    def _watched(self) -> bool:
+        return panel_for(self.scene.watch) == self.id

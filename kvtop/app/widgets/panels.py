@@ -19,13 +19,15 @@ class Panels(Widget):
     def layout(self) -> Layout:
         return self._panels
 
-    def show(self, tab: Tab, extras: frozenset[str]) -> None:
-        """Give a place to the panels of a tab and to those that were asked for."""
-        if (tab, extras) != (self._panels.tab, self._panels.extras):
-            self._panels.tab, self._panels.extras = tab, extras
+    def show(self, tab: Tab, extras: frozenset[str], watch: str = "") -> None:
+        """Give a place to the panels of a tab, to those that were asked for, and to the one a lesson points at."""
+        panels = self._panels
+        if (tab, extras, watch) != (panels.tab, panels.extras, panels.watch):
+            panels.tab, panels.extras, panels.watch = tab, extras, watch
             self.children[0].refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
 
     def in_sight(self) -> list[str]:
         """Ids of the panels that have a place at this size, in the order of the keys."""
-        regions = arrange(self.size.width, self.size.height, self._panels.extras, self._panels.tab)
+        panels = self._panels
+        regions = arrange(self.size.width, self.size.height, panels.extras, panels.tab, panels.watch)
         return [child.id for child in self.children if child.id in regions]

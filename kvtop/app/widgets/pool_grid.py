@@ -22,6 +22,7 @@ from kvtop.app.grid.pool_codes import PoolCodes
 from kvtop.app.grid.shape import Shape, Zoom, shape_for
 from kvtop.app.grid.tones import WORDS
 from kvtop.app.lines import Line, Span, line_width, strip_of
+from kvtop.app.marks import blocks_for
 from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Framed
@@ -157,7 +158,7 @@ class PoolGrid(Framed, can_focus=True):
             self._keep_cursor_in_sight(height)
             codes = self._wanted_codes(height)
         edges = (
-            self._edge("╭", "╮", self.title(), self.figures(), self.size.width),
+            self._edge("╭", "╮", self.heading(), self.figures(), self.size.width),
             self._edge("╰", "╯", self.note(), (), self.size.width),
         )
         looks = (self.size, self.shape, self.first_row, self.scene.palette, self.frame, self.scene.mode)
@@ -180,7 +181,9 @@ class PoolGrid(Framed, can_focus=True):
         since = view.step if self.scene.stands else self._drawn_step + 1
         if self._drawn_step < 0:
             since = view.step + 1
-        marks = Marks(scene.cursor, self._lit(), numbered="table" in scene.extras, changed_since=since)
+        lit = self._lit()
+        numbered = "table" in scene.extras and lit is not None
+        marks = Marks(scene.cursor, lit if lit is not None else self._pointed_at(), numbered, changed_since=since)
         codes = self._pool_codes.update(view, marks, shape.per_cell, scene.mode)
         return rows_of(codes, shape, self.first_row, max(1, height // shape.cell_height))
 
@@ -212,6 +215,10 @@ class PoolGrid(Framed, can_focus=True):
             return None
         sequence = self.scene.view.sequences.get(self.scene.selected)
         return np.array(sequence.table, np.int64) if sequence is not None and sequence.table else None
+
+    def _pointed_at(self) -> np.ndarray | None:
+        """Blocks that a lesson points at."""
+        return blocks_for(self.scene.watch, self.scene.view)
 
     def _keep_cursor_in_sight(self, height: int) -> None:
         shape, cursor = self.shape, self.scene.cursor

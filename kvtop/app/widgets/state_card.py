@@ -25,7 +25,7 @@ def card_for(scene: Scene, width: int) -> list[Line]:
         body = [[("the engine has ended", scene.palette.named.strong)]]
     elif view.info is None:
         body = _loading(scene, min(60, width - 6))
-    elif not view.counters.requests and not view.sequences and state != "loading":
+    elif scene.course is None and not view.counters.requests and not view.sequences and state != "loading":
         body = _empty(scene)
     else:
         return []
