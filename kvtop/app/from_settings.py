@@ -8,17 +8,26 @@ import platformdirs
 
 from kvtop.app.app import AppSettings
 from kvtop.app.key_map import key_map
+from kvtop.app.shell import ShellSettings
 from kvtop.settings import Settings
 
 
 def app_settings(settings: Settings, **more: Any) -> AppSettings:
     """``more``: what only this command knows, by the names of AppSettings."""
+    return AppSettings(**_shared(settings), **more)
+
+
+def shell_settings(settings: Settings) -> ShellSettings:
+    """The same for an app that is not about an engine."""
+    return ShellSettings(**_shared(settings))
+
+
+def _shared(settings: Settings) -> dict[str, Any]:
     keys, wrong_keys = key_map(settings.keys, str(settings.config_path))
-    return AppSettings(
-        theme=settings["theme"],
-        themes_folder=settings.config_path.parent / "themes",
-        pictures_folder=platformdirs.user_pictures_path() / "kvtop",
-        keys=keys,
-        warnings=(*settings.warnings, *wrong_keys),
-        **more,
-    )
+    return {
+        "theme": settings["theme"],
+        "themes_folder": settings.config_path.parent / "themes",
+        "pictures_folder": platformdirs.user_pictures_path() / "kvtop",
+        "keys": keys,
+        "warnings": (*settings.warnings, *wrong_keys),
+    }

@@ -12,6 +12,8 @@ import signal
 import threading
 import time
 
+from textual.app import App
+
 from kvtop.app.app import AppSettings, KvtopApp
 from kvtop.sources.source import Source
 
@@ -26,14 +28,18 @@ def run_app(source: Source, settings: AppSettings) -> int:
     """
     source.start()
     try:
-        app = KvtopApp(source, settings)
-        asyncio.run(_run(app))
-        return app.return_code or 0
+        return run_to_the_end(KvtopApp(source, settings))
     finally:
         source.close()
 
 
-async def _run(app: KvtopApp) -> None:
+def run_to_the_end(app: App[None]) -> int:
+    """Run an app until somebody quits, or a signal ends it; the exit status."""
+    asyncio.run(_run(app))
+    return app.return_code or 0
+
+
+async def _run(app: App[None]) -> None:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _leave, app, number)
@@ -44,7 +50,7 @@ async def _run(app: KvtopApp) -> None:
             loop.remove_signal_handler(number)
 
 
-def _leave(app: KvtopApp, number: signal.Signals) -> None:
+def _leave(app: App[None], number: signal.Signals) -> None:
     threading.Thread(target=_end_anyway, args=(128 + number,), name="watchdog", daemon=True).start()
     app.exit(return_code=128 + number)
 

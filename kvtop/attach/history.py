@@ -10,6 +10,7 @@ from collections import deque
 
 from kvtop.attach.exposition import Reading
 from kvtop.attach.histogram import Histogram
+from kvtop.attach.trail import Trail
 
 WINDOW_SECONDS = 60.0
 SPACING_SECONDS = 2.5
@@ -26,6 +27,8 @@ class RankHistory:
         """Restarts of the server that were seen."""
         self.restarted_s: float | None = None
         """When the newest of them was seen; its first interval has no rates."""
+        self.trail = Trail()
+        """The last quarter of an hour, for charts."""
         self._kept: deque[tuple[float, Reading]] = deque()
 
     def add(self, now_s: float, reading: Reading) -> bool:
@@ -35,6 +38,7 @@ class RankHistory:
             self._kept.clear()
             self.restarts += 1
             self.restarted_s = now_s
+        self.trail.add(now_s, reading, fresh)
         if not self._kept or now_s - self._kept[-1][0] >= SPACING_SECONDS:
             self._kept.append((now_s, reading))
         while len(self._kept) > 2 and self._kept[1][0] <= now_s - WINDOW_SECONDS:

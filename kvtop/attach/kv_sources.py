@@ -37,6 +37,22 @@ class NoSources(ValueError):
     """The server publishes no KV events that can be listened to; the message says why."""
 
 
+def given_sources(target: Target) -> list[KvSource]:
+    """The publishers that somebody named; empty where the server is to be asked."""
+    if not target.events:
+        return []
+    return [
+        KvSource(
+            rank,
+            target.of_rank(target.events, rank),
+            target.of_rank(target.replay, rank) if target.replay else None,
+            target.topic,
+            target.of_rank(target.events, rank),
+        )
+        for rank in range(target.ranks)
+    ]
+
+
 def vllm_sources(answer: Any, target: Target) -> list[KvSource]:
     """The publishers in an answer of ``/kv_event_sources``.
 

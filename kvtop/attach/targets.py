@@ -3,13 +3,15 @@
 http://gpu-1:8000                   a server; /metrics is understood
 gpu-2:8000                          http is understood
 prod = https://llm.example/a        with a name of its own
+gpu-3:8000 tables=tcp://gpu-3:5590  and where its exporter speaks, where that is not the usual port
+gpu-4:8000 events=tcp://gpu-4:5557 replay=tcp://gpu-4:5558 topic=kv ranks=2      a server that does not say so itself
 # a comment
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +29,20 @@ class Target:
     name: str
     base: str
     metrics: str
+    events: str = ""
+    """Where rank 0 publishes KV events, as somebody said; empty: the server is asked. Rank n has the n-th port after
+    it, as with the addresses below."""
+    replay: str = ""
+    topic: str = ""
+    tables: str = ""
+    """Where the exporter of rank 0 speaks; empty: it is looked for."""
+    ranks: int = 1
+    """How many ranks the addresses stand for."""
+
+    def of_rank(self, address: str, rank: int) -> str:
+        """One of the addresses above, for another rank."""
+        there, _, port = address.rpartition(":")
+        return f"{there}:{int(port) + rank}" if port.isdecimal() else address
 
     @property
     def host(self) -> str:
@@ -35,12 +51,42 @@ class Target:
         return f"[{host}]" if ":" in host else host
 
 
+_OPTIONS = ("events", "replay", "topic", "tables", "ranks")
+
+
 def parse_target(text: str) -> Target:
-    """``[NAME =] [http[s]://]HOST[:PORT][/PATH]`` as a target.
+    """``[NAME =] [http[s]://]HOST[:PORT][/PATH] [OPTION=VALUE ...]`` as a target.
 
     Raises:
         TargetError: it is none; the message says what was expected.
     """
+    words = text.split()
+    options: dict[str, str] = {}
+    while len(words) > 1 and words[-1].partition("=")[0] in _OPTIONS and words[-2] != "=":
+        option, _, value = words.pop().partition("=")
+        options[option] = value
+    return with_options(_parse_address(" ".join(words)), options)
+
+
+def with_options(target: Target, options: Mapping[str, str]) -> Target:
+    """``target`` with what somebody said of it.
+
+    Raises:
+        TargetError: an address is none, or the number of ranks.
+    """
+    ranks = options.get("ranks", "1")
+    if not ranks.isdecimal() or not 1 <= int(ranks) <= 1024:
+        raise TargetError(f"{target.name}: ranks is {ranks!r}, expected a number from 1 to 1024")
+    for name in ("events", "replay", "tables"):
+        address = options.get(name, "")
+        is_tcp = address.startswith("tcp://") and address.rpartition(":")[2].isdecimal()
+        if address and not is_tcp and not address.startswith("ipc:///"):
+            raise TargetError(f"{target.name}: {name} is {address!r}, expected an address such as tcp://gpu-1:5557")
+    addresses = {name: value for name, value in options.items() if name != "ranks"}
+    return replace(target, ranks=int(ranks), **addresses)
+
+
+def _parse_address(text: str) -> Target:
     name, _, address = text.rpartition("=") if _has_name(text) else ("", "", text)
     name, address = name.strip(), address.strip()
     full = address if "://" in address else f"http://{address}"
@@ -94,5 +140,5 @@ def distinct(targets: Iterable[Target]) -> list[Target]:
     for target in reversed(by_page.values()):
         seen[target.name] = seen.get(target.name, 0) + 1
         again = seen[target.name]
-        result.append(target if again == 1 else Target(f"{target.name} ({again})", target.base, target.metrics))
+        result.append(target if again == 1 else replace(target, name=f"{target.name} ({again})"))
     return result

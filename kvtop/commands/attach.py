@@ -1,13 +1,18 @@
-"""Watch vLLM and SGLang servers by what they tell of themselves: a row a data-parallel rank, and what is wrong.
+"""Watch vLLM and SGLang servers: the fleet, each server, its KV events, and with our exporter inside its true tables.
 
-  kvtop attach http://gpu-1:8000 gpu-2:8000          a table, again and again, until Ctrl-C
+  kvtop attach http://gpu-1:8000 gpu-2:8000          the fleet, a row a data-parallel rank; enter opens one
+  kvtop attach gpu-1:8000                            one server directly
   kvtop attach --targets servers.txt --once --json   once, as JSON, for a script
   kvtop attach gpu-1:8000 --once --fail-if 'usage>0.95 for 60s' --fail-if 'ttft_p95>2'
 
-A file of targets has one address a line, `name = address` to give it a name, # for comments. A condition names a figure
-of any rank (usage, running, waiting, preemptions_per_min, hit_rate, prompt_tokens_per_s, generated_tokens_per_s, age_s,
-ttft_p95, inter_token_p99, e2e_p50 ...), or of all together (total.waiting>100). Ends with 1 if a condition is met, if
-one cannot be judged, or, with --once, if a server does not answer.
+A server's address is all that is needed: publishers of KV events are asked for, exporters of true tables looked for. A
+file of targets has one address a line, `name = address` to give it a name, events=, replay=, topic=, tables= and ranks=
+behind it as with the flags, # for comments.
+
+Without a screen (--once, --json, --fail-if, or no terminal) a table is printed, again and again unless --once. A
+condition names a figure of any rank (usage, running, waiting, preemptions_per_min, hit_rate, prompt_tokens_per_s,
+generated_tokens_per_s, age_s, ttft_p95, inter_token_p99, e2e_p50 ...), or of all together (total.waiting>100). Ends
+with 1 if a condition is met, if one cannot be judged, or, with --once, if a server does not answer.
 """
 
 from __future__ import annotations
@@ -19,15 +24,20 @@ import time
 from pathlib import Path
 
 from kvtop.attach.conditions import Condition, ConditionError, Verdict, parse_condition
-from kvtop.attach.scraper import TIMEOUT_SECONDS, Scraper
+from kvtop.attach.fleet import Fleet
+from kvtop.attach.scraper import TIMEOUT_SECONDS
 from kvtop.attach.server import ServerWatch
-from kvtop.attach.targets import Target, TargetError, distinct, parse_target, read_targets
+from kvtop.attach.targets import Target, TargetError, distinct, parse_target, read_targets, with_options
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
+from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
 from kvtop.failure import Failure, WrongUsage
+from kvtop.settings import SETTINGS, Settings
 from kvtop.view.fleet import fleet_rows, fleet_total
 from kvtop.view.fleet_findings import fleet_findings
+from kvtop.view.slo import Slo, parse_slo
 
 POLL_SECONDS = 0.02
+_ADDRESSES = ("events", "replay", "topic", "tables", "ranks")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +56,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=TIMEOUT_SECONDS, help="wait for an answer (default 5)"
     )
+    for setting in SETTINGS:
+        if setting.section in ("attach", "screen"):
+            add_flag(parser, setting)
+    deep = parser.add_argument_group("deeper than metrics")
+    deep.add_argument(
+        "--events", metavar="auto|off|ADDRESS", default="auto", help="KV events: ask the server, or tcp://HOST:5557"
+    )
+    deep.add_argument("--replay", metavar="ADDRESS", default="", help="with --events ADDRESS: where missed ones are")
+    deep.add_argument("--topic", metavar="TEXT", default="", help="with --events ADDRESS: their topic")
+    deep.add_argument(
+        "--tables", metavar="auto|off|ADDRESS", default="auto", help="true tables: look for them, or tcp://HOST:5580"
+    )
+    deep.add_argument(
+        "--ranks", metavar="N", default="", help="data-parallel ranks behind these addresses: rank n, n-th port after"
+    )
 
 
 def _seconds(text: str) -> float:
@@ -58,29 +83,58 @@ def _seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     try:
         conditions = [parse_condition(text) for text in args.fail_if]
-        targets = [parse_target(url) for url in args.urls] + (read_targets(args.targets) if args.targets else [])
+        targets = distinct(_targets(args))
     except (ConditionError, TargetError) as error:
         raise WrongUsage(str(error)) from None
     if not targets:
         raise WrongUsage("name a server, or a file of them with --targets")
-    return Look(distinct(targets), conditions, args).run()
+    settings = settings_from(args)
+    slo = _limits(settings)
+    fleet = Fleet(targets, args.interval, args.timeout, events=args.events != "off", tables=args.tables != "off")
+    screen = not (args.once or args.json or args.fail_if) and sys.stdin.isatty() and sys.stdout.isatty()
+    if screen:
+        from kvtop.app.from_settings import shell_settings
+        from kvtop.app.watch.run import run_watch
+
+        return run_watch(fleet, slo, shell_settings(settings))
+    say_warnings(settings)
+    return Look(fleet, conditions, args).run()
+
+
+def _targets(args: argparse.Namespace) -> list[Target]:
+    """The servers that were named, with what the flags say of one."""
+    targets = [parse_target(url) for url in args.urls] + (read_targets(args.targets) if args.targets else [])
+    given = {name: getattr(args, name) for name in _ADDRESSES if getattr(args, name) not in ("", "auto", "off")}
+    if given and len(targets) > 1:
+        flag = f"--{next(iter(given))}"
+        raise WrongUsage(f"{flag} speaks of one server; with several write it behind each address, or in --targets")
+    if ("replay" in given or "topic" in given) and "events" not in given:
+        raise WrongUsage("--replay and --topic need --events ADDRESS: without it the server is asked for all three")
+    return [with_options(target, given) for target in targets] if given else targets
+
+
+def _limits(settings: Settings) -> Slo:
+    try:
+        return parse_slo(settings["slo"])
+    except ValueError as error:
+        raise WrongUsage(f"slo is {settings['slo']!r}, expected {error}") from None
 
 
 class Look:
     """One run of the command."""
 
-    def __init__(self, targets: list[Target], conditions: list[Condition], args: argparse.Namespace) -> None:
-        self._watches = [ServerWatch(target, args.interval) for target in targets]
+    def __init__(self, fleet: Fleet, conditions: list[Condition], args: argparse.Namespace) -> None:
+        self._fleet = fleet
+        self._watches = fleet.watches
         self._verdicts = [Verdict(condition) for condition in conditions]
-        self._scraper = Scraper(self._watches, args.timeout)
         self._args = args
 
     def run(self) -> int:
-        self._scraper.start()
+        self._fleet.start()
         try:
             return self._once() if self._args.once else self._again_and_again()
         finally:
-            self._scraper.close()
+            self._fleet.close()
 
     def _once(self) -> int:
         """Two readings of each server, since rates need two; longer while a condition is on its way to be met."""
@@ -106,7 +160,7 @@ class Look:
                 return self._end(dead=False)
 
     def _poll(self) -> None:
-        self._scraper.poll()
+        self._fleet.poll()
         time.sleep(POLL_SECONDS)
 
     def _judge(self) -> None:

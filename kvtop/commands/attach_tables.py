@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,23 +10,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvtop.attach.histogram import Histogram, Quantile
+from kvtop.attach.histogram import Histogram
+from kvtop.view import fleet_words as words
+from kvtop.view.finding import Case
 from kvtop.view.fleet import LATENCIES, LENGTHS, FleetRow, FleetTotal
-from kvtop.view.fleet_findings import Finding
-from kvtop.view.words import UNKNOWN, duration
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def fleet_as_json(
-    rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[Finding], at_s: float
+    rows: Sequence[FleetRow], total: FleetTotal, findings: Mapping[str, Case], at_s: float
 ) -> dict[str, Any]:
     """One look at a fleet. Times in seconds, shares from 0 to 1, rates over ``span_s``."""
     return {
         "at": at_s,
         "ranks": [_as_json(row) | {"is_stale": row.is_stale} for row in rows],
         "total": _as_json(total),
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [{"key": key, **_case_as_json(case)} for key, case in findings.items()],
     }
 
 
@@ -35,6 +35,10 @@ def _as_json(subject: FleetRow | FleetTotal) -> dict[str, Any]:
     latencies = {f"{name}_s": _quantiles(subject.histograms.get(name)) for name in LATENCIES}
     lengths = {f"{name}_tokens": _quantiles(subject.histograms.get(name)) for name in LENGTHS}
     return shown | latencies | lengths
+
+
+def _case_as_json(case: Case) -> dict[str, str]:
+    return {"weight": case.weight, "headline": case.headline, "evidence": case.evidence, "advice": case.advice}
 
 
 def _quantiles(histogram: Histogram | None) -> dict[str, Any] | None:
@@ -49,7 +53,7 @@ def _quantiles(histogram: Histogram | None) -> dict[str, Any] | None:
     }
 
 
-def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[Finding]) -> None:
+def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Mapping[str, Case]) -> None:
     """The table, to stdout, and the findings below it."""
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False)
@@ -60,7 +64,7 @@ def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[
     table.add_column("token p50 p95", no_wrap=True, justify="right")
     for row in rows:
         dim = "dim" if row.is_stale else ""
-        table.add_row(Text(row.server), Text(row.rank), _state(row), *_figures(row), style=dim)
+        table.add_row(Text(row.server), Text(row.rank), words.state(row), *_figures(row), style=dim)
     if len(rows) > 1:
         table.add_row(f"{total.ranks} ranks", "", "", *_figures(total), style="bold")
     console.print(table)
@@ -69,43 +73,19 @@ def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Sequence[
         console.print(
             Text(f"requests, tokens and preemptions are summed, usage is {total.usage_how}{left}"), style="dim"
         )
-    for finding in findings:
-        console.print(Text(f"• {finding.headline}: {finding.evidence}. {finding.advice}."))
-
-
-def _state(row: FleetRow) -> str:
-    if row.missing:
-        return f"gone {duration(row.age_s)}"
-    return (
-        row.state if row.state in ("live", "connecting") or row.age_s is None else f"{row.state} {duration(row.age_s)}"
-    )
+    for case in findings.values():
+        console.print(Text(f"• {case.headline}: {case.evidence}. {case.advice}."))
 
 
 def _figures(subject: FleetRow | FleetTotal) -> list[str]:
     return [
-        _share(subject.usage),
-        _number(subject.running),
-        _number(subject.waiting),
-        _number(subject.preemptions_per_min, 1),
-        _share(subject.hit_rate),
-        _number(subject.prompt_tokens_per_s),
-        _number(subject.generated_tokens_per_s),
-        f"{_time(subject.quantile('ttft', 0.5))} {_time(subject.quantile('ttft', 0.95))}",
-        f"{_time(subject.quantile('inter_token', 0.5))} {_time(subject.quantile('inter_token', 0.95))}",
+        words.share(subject.usage),
+        words.number(subject.running),
+        words.number(subject.waiting),
+        words.number(subject.preemptions_per_min, 1),
+        words.share(subject.hit_rate),
+        words.number(subject.prompt_tokens_per_s),
+        words.number(subject.generated_tokens_per_s),
+        f"{words.time(subject.quantile('ttft', 0.5))} {words.time(subject.quantile('ttft', 0.95))}",
+        f"{words.time(subject.quantile('inter_token', 0.5))} {words.time(subject.quantile('inter_token', 0.95))}",
     ]
-
-
-def _share(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return UNKNOWN if value is None else f"{value:,.{digits}f}"
-
-
-def _time(quantile: Quantile | None) -> str:
-    if quantile is None:
-        return UNKNOWN
-    value = quantile.value
-    shown = f"{1000 * value:.0f}ms" if value < 1 else f"{value:.1f}s"
-    return f">{shown}" if quantile.beyond else shown

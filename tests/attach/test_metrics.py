@@ -109,7 +109,7 @@ def test_uneven_ranks_are_found() -> None:
     rows = fleet_rows([watch_of((0, two_ranks()))], 0)
     pair = imbalance(rows)
     assert pair is not None and (pair.fullest.rank, pair.emptiest.rank) == ("1", "0")
-    assert "rank 1 at 90%" in next(f for f in fleet_findings(rows) if f.key == "uneven").evidence
+    assert "rank 1 at 90%" in fleet_findings(rows)["uneven"].evidence
 
 
 def test_a_rank_that_is_told_no_more_is_kept_and_marked() -> None:
@@ -273,8 +273,8 @@ def test_row_14_a_steady_preemption_rate_says_that_the_counter_lags() -> None:
     found: dict[str, str] = {}
     for page in pages("tight"):
         watch.take(_scrape(page))
-        for finding in fleet_findings(fleet_rows([watch], page.t)):
-            found[finding.key.partition("/")[0]] = finding.evidence
+        for key, case in fleet_findings(fleet_rows([watch], page.t)).items():
+            found[key.partition("/")[0]] = case.evidence
     assert "resumes" in PREEMPTIONS_LAG and PREEMPTIONS_LAG in found["preempts"]
     assert "usage" in found["full"]
 
@@ -392,7 +392,7 @@ def test_a_file_of_targets_is_read_and_a_bad_line_named(tmp_path) -> None:
 def found_in(page: str) -> dict[str, str]:
     """Findings over one scrape, by kind."""
     rows = fleet_rows([watch_of((0, page))], 0)
-    return {finding.key.partition("/")[0]: finding.advice for finding in fleet_findings(rows)}
+    return {key.partition("/")[0]: case.advice for key, case in fleet_findings(rows).items()}
 
 
 def load(usage: float, running: int, waiting: int) -> str:
@@ -414,6 +414,6 @@ def test_a_silent_server_is_a_finding_of_its_own_and_fires_no_other() -> None:
     watch = watch_of((0, load(usage=0.99, running=40, waiting=9)))
     for now_s in (1, 2, 3):
         watch.take(Scrape(SERVER, now_s, now_s, failure="connection refused"))
-    (finding,) = fleet_findings(fleet_rows([watch], 3))
-    assert finding.key == "silent/test:8000 rank 0"
-    assert finding.evidence == "connection refused; last heard of 3.0 s ago"
+    ((key, case),) = fleet_findings(fleet_rows([watch], 3)).items()
+    assert key == "silent/test:8000 rank 0"
+    assert case.evidence == "connection refused; last heard of 3.0 s ago"

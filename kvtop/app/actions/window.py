@@ -43,7 +43,7 @@ def decision(live: LiveScreen) -> None:
 
 
 def help_screen(live: LiveScreen) -> None:
-    live.app.push_screen(Help(live.scene, live.focused_panel, live.actions))
+    live.app.push_screen(Help(live.focused_panel, live.actions))
 
 
 def copy_facts(live: LiveScreen) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textwrap import wrap
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -11,7 +12,6 @@ from textual.content import Content
 from textual.widgets import Static
 
 from kvtop.app.actions.action import Action, key_words
-from kvtop.app.scene import Scene
 from kvtop.app.screens.analogy import Analogy
 from kvtop.app.screens.dialog import Dialog
 
@@ -45,6 +45,17 @@ READING = {
         "ref: tables that hold these blocks. hits: prompts that found them since watching began. saves: blocks that "
         "the holders would need beside these if each had its own."
     ),
+    "fleet": (
+        "A row a data-parallel rank. usage: share of its blocks that requests hold (cached blocks nobody holds count "
+        "as free). run, wait: requests. Rates, hit rate and quantiles are of the last minute. Σ is their sum; below "
+        "there stands how it was made. A grey row is old: its values are the last ones, with their age. depth: metrics "
+        "only; logical residency, by KV events; true tables, by our exporter inside the server."
+    ),
+    "latency": (
+        "What its metrics tell, over the last minute: latencies by phase, what requests look like, what the pool "
+        "holds. within: the share that kept the limit set with --slo. Preemptions by the counter come late: it "
+        "rises when the victim resumes. What a server does not tell reads –."
+    ),
     "findings": (
         "What a careful reader of all figures would remark: the finding, its evidence, what to do. It stands for as "
         "long as it is so; what has passed is listed below."
@@ -65,6 +76,7 @@ GROUPS = {
     "log": "The log",
     "tabs": "Tabs",
     "lesson": "Lessons",
+    "servers": "Servers",
     "view": "The screen",
 }
 
@@ -79,9 +91,8 @@ class Help(Dialog[None]):
         Binding("A", "analogy", "analogy", show=False),
     ]
 
-    def __init__(self, scene: Scene, panel: str, actions: list[Action]) -> None:
+    def __init__(self, panel: str, actions: list[Action[Any]]) -> None:
         super().__init__()
-        self._scene = scene
         self._panel = panel
         self._actions = actions
 
@@ -98,7 +109,8 @@ class Help(Dialog[None]):
 
     def _keys(self) -> Content:
         lines: list[Content] = []
-        groups = sorted(GROUPS, key=lambda group: group != self._panel)
+        used = {action.group for action in self._actions}
+        groups = sorted((group for group in GROUPS if group in used), key=lambda group: group != self._panel)
         for group in groups:
             lines.append(Content.styled(GROUPS[group], "bold $primary"))
             for action in self._actions:

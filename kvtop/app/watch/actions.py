@@ -1,0 +1,104 @@
+"""What keys do over watched servers. Names that the live screen has too listen to the same keys, remapped or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from textual.binding import BindingType
+
+from kvtop.app.actions.action import Action
+from kvtop.app.screens.choose import Choose
+from kvtop.app.screens.help import Help
+
+if TYPE_CHECKING:
+    from kvtop.app.watch.fleet_screen import FleetScreen
+    from kvtop.app.watch.screen import WatchScreen
+    from kvtop.app.watch.server_screen import ServerScreen
+
+
+def theme(screen: WatchScreen) -> None:
+    def chosen(name: str | None) -> None:
+        if name is not None:
+            screen.use_theme(name)
+
+    names = {name: "dark" if found.dark else "light" for name, found in screen.themes.items()}
+    screen.app.push_screen(Choose("theme", names, screen.scene.palette.theme.name), chosen)
+
+
+def help_screen(screen: WatchScreen) -> None:
+    screen.app.push_screen(Help(screen.focused_panel, screen.actions))
+
+
+def choose(screen: WatchScreen, step: int) -> None:
+    screen.scene.move(step)
+    screen.redraw()
+
+
+ANYWHERE: tuple[Action[WatchScreen], ...] = (
+    Action("next_panel", "tab", "Give the keys to the next panel.", "view", lambda screen: screen.focus_panel(1),
+           label="panel", footer=6),
+    Action("previous_panel", "shift+tab", "The panel before.", "view", lambda screen: screen.focus_panel(-1)),
+    Action("back", "escape", "Back to where you came from.", "view", lambda screen: screen.back_out(), footer=5),
+    Action("theme", "t", "Choose a theme.", "view", theme, footer=11),
+    Action("screenshot", "S,ctrl+s", "Save the screen as an SVG file.", "view", lambda screen: screen.save_picture()),
+    Action("help", "question_mark", "Keys, and how to read the panel that has them.", "view", help_screen, footer=12),
+    Action("palette", "ctrl+p", "Find any action by its name.", "view",
+           lambda screen: screen.app.action_command_palette()),
+    Action("quit", "q,ctrl+c,ctrl+q", "Leave at once.", "view", lambda screen: screen.app.exit(0), footer=13),
+)  # fmt: skip
+
+FLEET: tuple[Action[FleetScreen], ...] = (
+    Action("open_server", "enter", "Open the chosen rank, at the deepest depth it allows.", "servers",
+           lambda screen: screen.open_server(), label="open", panel="fleet", footer=1),
+    Action("next_rank", "down,j", "Choose the next rank.", "servers", lambda screen: choose(screen, 1), panel="fleet"),
+    Action("previous_rank", "up,k", "Choose the one before.", "servers", lambda screen: choose(screen, -1),
+           panel="fleet"),
+    Action("ten_ranks_down", "pagedown", "Choose the tenth after it.", "servers", lambda screen: choose(screen, 10),
+           panel="fleet"),
+    Action("ten_ranks_up", "pageup", "Choose the tenth before it.", "servers", lambda screen: choose(screen, -10),
+           panel="fleet"),
+)  # fmt: skip
+
+SERVER: tuple[Action[ServerScreen], ...] = (
+    Action("metrics_tab", "1", "What its metrics tell: latencies, requests, capacity, charts.", "servers",
+           lambda screen: screen.show_tab("metrics"), label="metrics", footer=1),
+    Action("prefix_tab", "3", "Logical residency: which content is cached where, by its KV events.", "servers",
+           lambda screen: screen.show_tab("prefix"), label="residency", footer=2),
+    Action("findings_tab", "5", "What is worth a word, with evidence and the setting to change.", "servers",
+           lambda screen: screen.show_tab("findings"), label="findings", footer=3),
+    Action("tables", "m", "Its true block tables, where the server carries our exporter; again: back to metrics.",
+           "servers", lambda screen: screen.open_tables(), label="true tables", footer=4),
+    Action("next_server", "right_square_bracket", "The next rank.", "servers", lambda screen: choose(screen, 1)),
+    Action("previous_server", "left_square_bracket", "The rank before.", "servers", lambda screen: choose(screen, -1)),
+    Action("next_branch", "down,j", "Further down.", "servers", lambda screen: screen.scroll_contents(1),
+           panel="prefix"),
+    Action("previous_branch", "up,k", "Further up.", "servers", lambda screen: screen.scroll_contents(-1),
+           panel="prefix"),
+    Action("ten_branches_down", "pagedown", "Ten lines down.", "servers",
+           lambda screen: screen.scroll_contents(10), panel="prefix"),
+    Action("ten_branches_up", "pageup", "Ten lines up.", "servers",
+           lambda screen: screen.scroll_contents(-10), panel="prefix"),
+)  # fmt: skip
+
+READING: tuple[Action[WatchScreen], ...] = (
+    Action("findings_down", "down,j", "Read on.", "servers", lambda screen: screen.findings.scroll_rows(1),
+           panel="findings"),
+    Action("findings_up", "up,k", "Read back.", "servers", lambda screen: screen.findings.scroll_rows(-1),
+           panel="findings"),
+    Action("findings_page_down", "pagedown", "Read on, ten lines.", "servers",
+           lambda screen: screen.findings.scroll_rows(10), panel="findings"),
+    Action("findings_page_up", "pageup", "Read back, ten lines.", "servers",
+           lambda screen: screen.findings.scroll_rows(-10), panel="findings"),
+)  # fmt: skip
+
+
+def bindings_of(actions: Sequence[Action[Any]]) -> list[BindingType]:
+    """Bindings of a screen that has these actions of its own: what works whichever panel has the keys."""
+    return [action.binding() for action in (*ANYWHERE, *actions) if not action.panel]
+
+
+def watch_bindings(panel: str) -> list[BindingType]:
+    """Bindings of the actions that work only while ``panel`` has the keys."""
+    actions: Sequence[Action[Any]] = (*FLEET, *SERVER, *READING)
+    return [action.binding() for action in actions if action.panel == panel]

@@ -1,0 +1,127 @@
+"""Every server that is watched, at every depth it allows: metrics of all, KV events, and where true tables are told.
+
+``poll`` takes over what has come and never waits; everything may be read in between. KV events are listened to from the
+start while there are few servers, else from the moment somebody opens one: each costs a thread and its traffic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kvtop.attach.kv_sources import given_sources
+from kvtop.attach.kv_watch import KvWatch
+from kvtop.attach.scraper import TIMEOUT_SECONDS, Scraper
+from kvtop.attach.server import ServerWatch
+from kvtop.attach.tables_probe import TablesProbe
+from kvtop.attach.targets import Target
+
+LISTEN_FROM_START = 16
+"""Up to so many servers."""
+
+Depth = Literal["metrics only", "logical residency", "true tables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One rank of one server; ``rank`` is empty while the server has told of none."""
+
+    server: int
+    rank: str
+
+
+class WatchedServer:
+    """What is known of one server, at each depth."""
+
+    def __init__(self, target: Target, interval_s: float) -> None:
+        self.target = target
+        self.metrics = ServerWatch(target, interval_s)
+        self.events: KvWatch | None = None
+        """None: nobody listens."""
+        self.tables: Sequence[str] = ()
+        """Where the exporter of each rank speaks."""
+
+    def depth(self, rank: str) -> Depth:
+        """The deepest that this rank can be seen at now."""
+        number = int(rank or 0) if (rank or "0").isdecimal() else -1
+        if 0 <= number < len(self.tables):
+            return "true tables"
+        listeners = self.events.listeners if self.events is not None else ()
+        if any(listener.source.rank == number for listener in listeners):
+            return "logical residency"
+        return "metrics only"
+
+    def notes(self) -> list[str]:
+        """What somebody who looks at the events must know; empty where nobody listens to any."""
+        if self.events is None or not self.events.listeners:
+            return []
+        return self.events.notes(self.metrics)
+
+
+class Fleet:
+    """``start``, then ``poll`` from one thread, then ``close``."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        interval_s: float = 1.0,
+        timeout_s: float = TIMEOUT_SECONDS,
+        events: bool = True,
+        tables: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.servers = [WatchedServer(target, interval_s) for target in targets]
+        self._scraper = Scraper([server.metrics for server in self.servers], timeout_s, clock)
+        self._probe = TablesProbe(targets) if tables else None
+        self._wants_events = events
+        self._clock = clock
+
+    @property
+    def watches(self) -> list[ServerWatch]:
+        return [server.metrics for server in self.servers]
+
+    def now_s(self) -> float:
+        """The time that ages and rates are reckoned by."""
+        return self._clock()
+
+    def places(self) -> list[Place]:
+        """A place a row of ``fleet_rows``, in the same order."""
+        return [
+            Place(number, rank) for number, server in enumerate(self.servers) for rank in server.metrics.ranks or ("",)
+        ]
+
+    def start(self) -> None:
+        self._scraper.start()
+        if self._probe is not None:
+            self._probe.start()
+        if len(self.servers) <= LISTEN_FROM_START:
+            for server in self.servers:
+                self.listen(server)
+
+    def listen(self, server: WatchedServer) -> None:
+        """Listen to a server's KV events, if it publishes any and nobody does yet."""
+        if self._wants_events and server.events is None:
+            server.events = KvWatch(server.target, given_sources(server.target), self._clock)
+            server.events.start()
+
+    def poll(self) -> int:
+        """Take over what has come; returns how many scrapes and batches of events there were."""
+        taken = self._scraper.poll()
+        for server in self.servers:
+            if self._probe is not None:
+                server.tables = self._probe.endpoints.get(server.target.base, ())
+            if server.events is not None:
+                server.events.follow(server.metrics)
+                taken += server.events.poll()
+        return taken
+
+    def close(self) -> None:
+        """Stop asking and listening; returns soon, whatever the servers do."""
+        self._scraper.close()
+        if self._probe is not None:
+            self._probe.close()
+        for server in self.servers:
+            if server.events is not None:
+                server.events.close()

@@ -1,0 +1,186 @@
+"""The screens of ``kvtop attach``: the fleet, a server, both driven by keys over servers on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from kvtop.app.watch.fleet_screen import FleetScreen
+from kvtop.app.watch.server_screen import ServerScreen
+from tests.attach.fake_server import fake_events, fake_http
+from tests.attach.recorded import messages, pages
+from tests.attach.screens import line_with, shown, styles_of, until, until_shown, watching
+from tests.attach.test_metrics import page_of, two_ranks
+
+DEAD = "127.0.0.1:9"
+
+
+def pressed() -> str:
+    return pages("tight")[133].body
+
+
+async def test_several_servers_are_a_fleet_with_a_row_a_rank_and_a_sum_that_says_how_it_was_made() -> None:
+    with fake_http(two_ranks()) as both, fake_http(pressed()) as other:
+        async with watching(f"a = {both.url}", f"b = {other.url}", size=(160, 40)) as (app, _):
+            await until_shown(app, "a · 0", "a · 1", "b · 0", "Σ 3 ranks")
+            assert isinstance(app.screen, FleetScreen)
+            assert "10.0%" in line_with(app, "a · 0") and "90.0%" in line_with(app, "a · 1")
+            assert "usage weighted by blocks" in shown(app)
+            assert "2 servers · 3 ranks" in shown(app) and "load is spread unevenly" in shown(app)
+
+
+async def test_row_1_a_figure_that_is_not_told_is_a_dash_on_the_screen() -> None:
+    with fake_http(page_of('vllm:num_requests_running{engine="0"} 3')) as server, fake_http(pressed()) as other:
+        async with watching(f"poor = {server.url}", f"b = {other.url}", size=(160, 40)) as (app, pilot):
+            await until_shown(app, "poor · 0")
+            row = line_with(app, "poor · 0")
+            assert "–" in row and "0.0%" not in row and " 3 " in row
+            await pilot.press("enter")
+            await until_shown(app, "latency", "usage –")
+
+
+async def test_one_server_is_opened_directly_and_says_at_which_depth_it_is_seen() -> None:
+    with fake_http(pressed()) as server:
+        async with watching(server.url) as (app, _):
+            await until_shown(app, "metrics only", "96 blocks × 32 tok", "run 7", "wait 1", "(capacity 1)")
+            assert isinstance(app.screen, ServerScreen)
+            assert "max_model_len 2,048" in shown(app) and "3,072 tokens, 1.5 × max_model_len" in shown(app)
+
+
+async def test_one_server_with_several_ranks_is_a_fleet_after_all() -> None:
+    with fake_http(two_ranks()) as server:
+        async with watching(server.url) as (app, _):
+            await until_shown(app, "Σ 2 ranks")
+            assert isinstance(app.screen, FleetScreen)
+
+
+async def test_enter_opens_the_chosen_rank_and_esc_goes_back() -> None:
+    with fake_http(two_ranks()) as server, fake_http(pressed()) as other:
+        async with watching(f"a = {server.url}", f"b = {other.url}") as (app, pilot):
+            await until_shown(app, "Σ 3 ranks")
+            await pilot.press("down", "enter")
+            await until_shown(app, "a rank 1", "usage 90.0%")
+            await pilot.press("right_square_bracket")
+            await until_shown(app, "b rank 0", "96 blocks")
+            await pilot.press("5")
+            await until_shown(app, "findings", "→")
+            await pilot.press("escape", "escape")
+            await until_shown(app, "Σ 3 ranks")
+
+
+async def test_row_3_what_is_no_metrics_page_is_never_connected() -> None:
+    with fake_http("<html>Welcome to nginx") as server, fake_http(pressed()) as other:
+        async with watching(f"web = {server.url}", f"b = {other.url}") as (app, _):
+            await until_shown(app, "refused", "not a metrics page; it begins '<html>Welcome to nginx'")
+            assert "live" not in line_with(app, "web ") and "1 of 2 live" in shown(app)
+
+
+async def test_row_4_a_server_that_dies_is_greyed_with_its_age_and_comes_back_by_itself() -> None:
+    with fake_http(pressed()) as server, fake_http(pressed()) as other:
+        async with watching(f"mortal = {server.url}", f"b = {other.url}") as (app, _):
+            await until_shown(app, "mortal · 0", "Σ 2 ranks")
+            before = styles_of(app, "mortal")
+            server.down()
+            await until(app, lambda: "stale" in line_with(app, "mortal · 0"))
+            assert styles_of(app, "mortal") != before, "it is grey"
+            assert "7" in line_with(app, "mortal · 0"), "the last values stay"
+            assert "1 stale or silent" in shown(app) and "Σ 1 rank " in shown(app)
+            server.up()
+            await until(app, lambda: "live" in line_with(app, "mortal · 0"))
+
+
+async def test_row_5_a_server_that_hangs_holds_up_neither_the_screen_nor_q() -> None:
+    with fake_http(pressed()) as hangs, fake_http(pressed()) as other:
+        hangs.hangs = True
+        async with watching(f"hung = {hangs.url}", f"b = {other.url}", timeout_s=20.0) as (app, pilot):
+            await until_shown(app, "b · 0")
+            assert "connecting" in line_with(app, "hung")
+            await pilot.press("down", "up")
+            began = time.monotonic()
+            await pilot.press("q")
+            await until(app, lambda: not app.is_running)
+            app.fleet.close()
+            assert time.monotonic() - began < 0.3
+
+
+async def test_row_8_a_gap_of_events_is_badged_until_the_replay_has_filled_it() -> None:
+    with fake_http(pressed()) as server, fake_events() as events:
+        server.set_json("/kv_event_sources", {"0": events.source})
+        async with watching(server.url) as (app, pilot):
+            await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            await pilot.press("3")
+            told = messages("shared")
+            for message in told[:4]:
+                events.publish(message.payload)
+            await until_shown(app, "logical residency", "GPU", "stored")
+            kept, events.kept = events.kept, []
+            events.publish(told[4].payload, lost=True)
+            events.kept = []
+            events.publish(told[5].payload)
+            await until_shown(app, "incomplete since 4")
+            events.kept = kept
+
+
+async def test_row_7_a_restart_clears_the_tree_and_says_so() -> None:
+    with fake_http(pressed()) as server, fake_events() as events:
+        server.set_json("/kv_event_sources", {"0": events.source})
+        async with watching(server.url) as (app, pilot):
+            await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            await pilot.press("3")
+            for message in messages("shared")[:6]:
+                events.publish(message.payload)
+            await until_shown(app, "rank 0 · GPU · group 0")
+            events.restart()
+            events.publish(messages("shared")[0].payload)
+            await until_shown(app, "restarted, what was cached before is gone")
+
+
+async def test_residency_is_never_called_a_layout_and_names_what_it_cannot_know() -> None:
+    with fake_http(pressed()) as server, fake_events() as events:
+        server.set_json("/kv_event_sources", {"0": events.source})
+        async with watching(server.url) as (app, pilot):
+            await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            for message in messages("shared"):
+                events.publish(message.payload)
+            await pilot.press("3")
+            screen = await until_shown(app, "which content is cached, not where it lies", "├─")
+            assert "unknown here: block ids, owners, ref counts" in screen
+            residency = app.fleet.servers[0].events
+            assert residency is not None
+            await until(app, lambda: residency.residency.at_least(0) > 40)
+
+
+async def test_events_that_are_off_are_said_where_the_tree_would_be() -> None:
+    with fake_http(pressed()) as server:
+        server.set_json("/kv_event_sources", {"0": {"enable_kv_cache_events": False}})
+        async with watching(server.url) as (app, pilot):
+            await pilot.press("3")
+            await until_shown(app, "KV events are off: start the server with --kv-events-config")
+
+
+@pytest.mark.parametrize("size", [(200, 50), (120, 36), (80, 24), (60, 20), (40, 10), (12, 4)])
+async def test_every_size_shows_the_fleet_and_a_server(size: tuple[int, int]) -> None:
+    with fake_http(two_ranks()) as server, fake_http(pressed()) as other:
+        async with watching(f"a = {server.url}", f"b = {other.url}", size=size) as (app, pilot):
+            await until(app, lambda: len(app.scene.rows) == 3)
+            await pilot.pause()
+            lines = shown(app).splitlines()
+            assert len(lines) == size[1] and all(len(line) == size[0] for line in lines)
+            if size[0] >= 60:
+                await until_shown(app, "a · 1", "90.0%", "Σ 3 ranks", "q quit")
+            await pilot.press("down", "enter")
+            if size[0] >= 60:
+                await until_shown(app, "a rank 1", "metrics only", "latency", "first token", "q quit")
+            for tab in ("3", "5", "1"):
+                await pilot.press(tab)
+                await asyncio.sleep(0.05)
+
+
+async def test_untrusted_names_do_not_reach_the_terminal_as_they_are() -> None:
+    page = page_of('vllm:num_requests_running{engine="0",model_name="\x1b]52;c;x\x07[@click=x]evil"} 3')
+    with fake_http(page) as server:
+        async with watching(server.url) as (app, _):
+            await until_shown(app, "evil")
+            assert "\x1b" not in shown(app) and "[@click=x]evil" in shown(app)
