@@ -32,7 +32,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
 
 def test_every_engine_setting_can_be_set_and_the_rest_keep_their_default(tmp_path: Path) -> None:
     assert gather({}, with_file(tmp_path, "")).engine == EngineSettings()
-    assert set(EngineSettings.__struct_fields__) == {s.name for s in SETTINGS if s.section != "screen"}
+    assert set(EngineSettings.__struct_fields__) == {s.name for s in SETTINGS if s.section in ("engine", "model")}
     environ = {
         "KVTOP_CONFIG": str(tmp_path / "none"), "KVTOP_MODEL": "org/name", "KVTOP_DEVICE": "cpu",
         "KVTOP_DTYPE": "float32", "KVTOP_KV_MEMORY": "2GiB", "KVTOP_MAX_NUM_BATCHED_TOKENS": "7",
@@ -59,8 +59,8 @@ def test_every_engine_setting_can_be_set_and_the_rest_keep_their_default(tmp_pat
             "[engine]\nbloc_size = 16\n",
             "unknown key engine.bloc_size, expected one of model, device, dtype, block_size",
         ),
-        ("[engin]\nblock_size = 16\n", "unknown section 'engin', expected engine, keys, model, screen; ignored"),
-        ("block_size = 16\n", "unknown section 'block_size', expected engine, keys, model, screen; ignored"),
+        ("[engin]\na = 16\n", "unknown section 'engin', expected attach, engine, keys, model, screen; ignored"),
+        ("block_size = 16\n", "unknown section 'block_size', expected attach, engine, keys, model, screen; ignored"),
         ("[engine\n", "cannot be read as TOML"),
         ("[engine]\nnum_blocks = 4\nkv_memory = '1GiB'\n", "num_blocks and kv_memory exclude each other"),
     ],
