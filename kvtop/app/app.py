@@ -31,6 +31,8 @@ class AppSettings(ShellSettings):
     """Begins and ends files; None: there is nothing to record."""
     syllabus: Syllabus | None = None
     """The lessons to play; None: this is no place for lessons."""
+    listening: str = ""
+    """Where clients can send requests; empty: nowhere."""
 
 
 class KvtopApp(Shell):
@@ -39,6 +41,7 @@ class KvtopApp(Shell):
         self.feed = Feed(source, settings.history)
         self.scene = Scene(self.feed, self.palette, self.terminal)
         self.scene.recording = settings.recording
+        self.scene.listening = settings.listening
         self._first_commands = settings.first_commands
         self._syllabus = settings.syllabus
         self._news = True

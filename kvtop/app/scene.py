@@ -34,6 +34,8 @@ class Scene:
     """Wall time in seconds, for the clock and for ages."""
     recording: RecordingSwitch | None = None
     """Begins and ends files; None: there is nothing to record."""
+    listening: str = ""
+    """Where clients can send requests to the engine; empty: nowhere."""
     frame_bytes: int | None = None
     """How much one frame may write; None: no limit."""
     tab: Tab = "live"

@@ -6,6 +6,7 @@
   kvtop live --model ./my-model --device cuda  any Hugging Face decoder
   kvtop live --sim                             at once, without a model: the real scheduler on made-up words
   kvtop live --record load.kvrec               everything that happens, for kvtop replay
+  kvtop live --listen                          clients can send requests to http://127.0.0.1:8000/v1 (see kvtop serve)
   kvtop live --traffic load.json --once        no screen: one frame as text when all requests have ended
 
 Press i to send requests, ? for help, q to quit. The engine runs in a process of its own, which ends with the screen.
@@ -18,16 +19,16 @@ failed, 2 for flags that do not go together.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_warnings, settings_from, typed
 from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_engine, wants_frame
+from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
 from kvtop.commands.record_output import add_record_flags, recording_of
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
-from kvtop.engine.events import Batch
 from kvtop.engine.requests import Request
 from kvtop.engine.workload import read_workload
 from kvtop.extra import require
@@ -58,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--steps", metavar="N", type=typed(integer(1)), help="with --traffic: print after N steps at the latest"
     )
     add_record_flags(parser)
+    add_listen_flags(parser)
     add_engine_flags(parser)
 
 
@@ -83,6 +85,8 @@ def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
         raise WrongUsage(f"--sim runs no model; leave out {given[0]}")
     if args.steps is not None and not (wants_frame(args) and args.traffic):
         raise WrongUsage("--steps says when to print a frame; it needs --traffic, and --once or --json")
+    if args.listen is not None and wants_frame(args):
+        raise WrongUsage("--listen goes with the dashboard; without a screen use kvtop serve")
     if args.paused and wants_frame(args):
         raise WrongUsage("--paused waits for somebody to go on; with --once or --json use --steps N")
 
@@ -99,14 +103,23 @@ def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) 
         first.append(Inject(requests=traffic))
     history = History()
     recorder = Recorder([history])
-    with recording_of(args, recorder) as sink:
+    with recording_of(args, recorder) as sink, contextlib.ExitStack() as ending:
+        hear = Hearing(recorder.add)
+        listening = ""
+        if args.listen is not None:
+            front = front_beside_screen(args, lambda command: source.send(command))
+            ending.callback(front.close)
+            hear = Hearing(both(recorder.add, front.hear_batch), front.hear_word)
+            listening = front.address.url
+        source = _engine_source(args, settings, hear)
         return run_app(
-            _engine_source(args, settings, recorder.add),
+            source,
             app_settings(
                 settings,
                 first_commands=tuple(first),
                 history=history,
                 recording=RecordingSwitch(recorder, Path.cwd(), sink),
+                listening=listening,
             ),
         )
 
@@ -128,7 +141,7 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
 
     recorder, findings = Recorder([]), FindingsLog()
     with recording_of(args, recorder):
-        source = _engine_source(args, settings, recorder.add if args.record else None)
+        source = _engine_source(args, settings, Hearing(recorder.add if args.record else None))
         try:
             with stage_bar() as report:
                 view = watch_until(source, commands, done, report, findings.observe)
@@ -139,8 +152,10 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
 
 
 def _engine_source(
-    args: argparse.Namespace, settings: Settings, on_batch: Callable[[Batch], None] | None
+    args: argparse.Namespace,
+    settings: Settings,
+    hear: Hearing,
 ) -> EmbeddedSource:
     from kvtop.sources.embedded import ENGINE_COMMAND, SIMULATOR_COMMAND, EmbeddedSource
 
-    return EmbeddedSource(settings.engine, SIMULATOR_COMMAND if args.sim else ENGINE_COMMAND, on_batch)
+    return EmbeddedSource(settings.engine, SIMULATOR_COMMAND if args.sim else ENGINE_COMMAND, hear.batch, hear.word)

@@ -25,7 +25,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Api:
-    """``app`` is the ASGI application. ``watching``: what ``/kv_event_sources`` answers."""
+    """``app`` is the ASGI application. ``event_sources`` and ``table_sources`` are what pages of these names say."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class Api:
         *,
         model: str | None,
         api_key: str,
-        watching: dict[str, Any],
+        event_sources: dict[str, Any],
+        table_sources: dict[str, Any],
     ) -> None:
         self._link = link
         self._metrics = metrics
         self._gate = gate
         self._api_key = api_key.encode()
-        self._watching = watching
         self._calls = Calls(link, gate, limits, model)
         self._created = int(time.time())
         self.app = Starlette(
@@ -52,8 +52,9 @@ class Api:
                 Route("/v1/models", self._guarded(self._models), methods=["GET"]),
                 Route("/health", self._health, methods=["GET"]),
                 Route("/metrics", self._metrics_page, methods=["GET"]),
-                Route("/kv_event_sources", self._sources, methods=["GET"]),
-                Route("/openapi.json", self._description, methods=["GET"]),
+                Route("/kv_event_sources", _always(event_sources), methods=["GET"]),
+                Route("/kvtop_sources", _always(table_sources), methods=["GET"]),
+                Route("/openapi.json", _always(description()), methods=["GET"]),
             ],
             exception_handlers={ApiFault: _tell_fault, HTTPException: _tell_http, Exception: _tell_own_fault},
         )
@@ -63,8 +64,8 @@ class Api:
 
         async def guarded(request: Request) -> Response:
             if self._api_key:
-                told_key = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-                if not hmac.compare_digest(told_key, self._api_key):
+                told_key = request.headers.get("authorization", "").encode()
+                if not hmac.compare_digest(told_key, b"Bearer " + self._api_key):
                     raise ApiFault(401, "the API key is wrong or missing; expected Authorization: Bearer KEY")
             return await handler(request)
 
@@ -85,11 +86,12 @@ class Api:
         page, media_type = self._metrics.page()
         return Response(page, headers={"content-type": media_type})
 
-    async def _sources(self, request: Request) -> Response:
-        return JSONResponse(self._watching)
 
-    async def _description(self, request: Request) -> Response:
-        return JSONResponse(description())
+def _always(answer: dict[str, Any]) -> Handler:
+    async def handler(request: Request) -> Response:
+        return JSONResponse(answer)
+
+    return handler
 
 
 async def _tell_fault(request: Request, fault: Exception) -> Response:

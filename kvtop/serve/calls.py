@@ -54,7 +54,7 @@ class Calls:
     async def completions(self, http: HttpRequest) -> Response:
         asked = read_body(await read_limited(http, self._limits.body_bytes), CompletionAsked)
         self._check(asked)
-        call_id = f"cmpl-{uuid.uuid4().hex[:12]}"
+        call_id = f"cmpl-{uuid.uuid4().hex[:8]}"
         requests = completion_requests(asked, call_id, self._link.info.max_model_len)
         choices = sum(request.n for request in requests)
         writer = CompletionWriter(call_id, self.model, int(time.time()), choices, asked.logprobs is not None)
@@ -63,7 +63,7 @@ class Calls:
     async def chat(self, http: HttpRequest) -> Response:
         asked = read_body(await read_limited(http, self._limits.body_bytes), ChatAsked)
         self._check(asked)
-        call_id = f"chatcmpl-{uuid.uuid4().hex[:12]}"
+        call_id = f"chat-{uuid.uuid4().hex[:8]}"
         request = chat_request(asked, call_id, self._link.info.max_model_len)
         writer = ChatWriter(call_id, self.model, int(time.time()), request.n, bool(asked.logprobs))
         return Answering(self._link, self._gate, [request], writer, asked)

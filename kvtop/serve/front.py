@@ -68,7 +68,8 @@ class Front:
             settings.limits,
             model=settings.model,
             api_key=settings.api_key,
-            watching=self._watching(),
+            event_sources=self._event_sources(),
+            table_sources={"0": {"endpoint": self._told(self._tables.address)}},
         )
         self._listener = Listener(api.app, bound, self.link.open)
 
@@ -116,13 +117,14 @@ class Front:
     def close(self) -> None:
         """End what is left, at once."""
         if self._listener.running:
+            self.link.hear_word(Status(state="stopped", detail="the server ends"))  # open calls end with that
             self.drain(0)
             self._listener.wait(LAST_WORD_SECONDS)
         self._kv_events.close()
         self._tables.close()
 
-    def _watching(self) -> dict[str, Any]:
-        """vLLM's answer to where KV events are published, and beside it where true tables are."""
+    def _event_sources(self) -> dict[str, Any]:
+        """vLLM's answer to where KV events are published."""
         return {
             "0": {
                 "enable_kv_cache_events": True,
@@ -132,7 +134,6 @@ class Front:
                 "buffer_steps": KEPT_BATCHES,
                 "hwm": HIGH_WATER_MARK,
                 "topic": TOPIC,
-                "kvtop_tables": self._told(self._tables.address),
             }
         }
 

@@ -70,7 +70,14 @@ def description() -> dict[str, Any]:
             "/kv_event_sources": {
                 "get": {
                     "operationId": "kv_event_sources",
-                    "summary": "Where KV events and true block tables are published, by rank",
+                    "summary": "Where KV events are published, by rank",
+                    "responses": {"200": _object("a table of ranks")},
+                }
+            },
+            "/kvtop_sources": {
+                "get": {
+                    "operationId": "kvtop_sources",
+                    "summary": "Where true block tables are published, by rank",
                     "responses": {"200": _object("a table of ranks")},
                 }
             },

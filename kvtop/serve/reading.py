@@ -76,13 +76,13 @@ def _fault(message: str, body: bytes, kind: type[Asked]) -> ApiFault:
 
 def _value_at(body: bytes, steps: list[str | int]) -> str:
     """A plain value in the body, as JSON, cut; empty where it is none."""
-    value: Any = msgspec.json.decode(body)
-    for step in steps:
-        try:
+    try:
+        value: Any = msgspec.json.decode(body)
+        for step in steps:
             value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return ""
-    if not steps or isinstance(value, dict | list):
+    except (msgspec.DecodeError, RecursionError, KeyError, IndexError, TypeError):  # what follows the fault may be one
+        return ""
+    if isinstance(value, dict | list):
         return ""
     text = msgspec.json.encode(value).decode("utf-8", "replace")
     return text if len(text) <= 60 else text[:57] + "..."

@@ -54,6 +54,7 @@ class Headline(Painted):
             [
                 start,
                 Part(1, ((f" {clean_line(info.model, 40)}", named.strong),)),
+                Part(2, ((f" · {self.scene.listening}" if self.scene.listening else "", named.accent),)),
                 Part(3, ((f" · {info.device} {_short(info.dtype)}", named.text),)),
                 Part(4, ((f" · {info.block_size} tok × {size(info.kv_bytes_per_token)}", named.muted),)),
                 Part(2, ((policy, named.warning),)),
