@@ -1,6 +1,6 @@
 """What watching costs: pages scraped from many servers, KV events taken in, and the exporter in a large pool.
 
-    python -m benchmarks.attach
+    python -m benchmarks.attach [--chart FILE.svg]
 
 CPU seconds of this process, with servers and publishers in processes of their own. Pages are recorded ones of a real
 vLLM; events are made up (16-token blocks, a hash each); the exporter runs on stand-ins shaped like vLLM's objects.
@@ -8,15 +8,18 @@ vLLM; events are made up (16-token blocks, a hash each); the exporter runs on st
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import random
 import statistics
 import sys
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import msgspec
 
+from benchmarks.chart import BUDGETS, Bar, budget_bar, draw
 from kvtop.attach.kv_sources import KvSource
 from kvtop.attach.kv_watch import KvWatch
 from kvtop.attach.scraper import Scraper
@@ -33,6 +36,10 @@ SCRAPE_SECONDS = 12.0
 MESSAGES = 4_000
 EVENTS_A_MESSAGE = 50
 STEPS = 100
+MOST_CORE_SHARE = 0.25
+LEAST_EVENTS_PER_SECOND = 200_000
+SMALL_STEP_MS, LARGE_STEP_MS = 15, 25
+"""What a step takes at least in a server with 12 and with 256 running; the exporter may take 1% and 2% of it."""
 
 
 def serve_pages(pipe: Connection) -> None:
@@ -46,7 +53,7 @@ def serve_pages(pipe: Connection) -> None:
     server.close()
 
 
-def scrape_many() -> None:
+def scrape_many() -> Bar:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve_pages, args=(theirs,), daemon=True)
     process.start()
@@ -69,6 +76,8 @@ def scrape_many() -> None:
     process.join(5)
     print(f"scraping      {TARGETS} targets, {scrapes / wall_s:.0f} pages/s: {cpu_s / wall_s:.0%} of a core, "
           f"{1000 * cpu_s / scrapes:.2f} ms a page; the fleet summed 10 times a second")  # fmt: skip
+    name = f"{TARGETS} targets, each scraped every second"
+    return budget_bar(name, cpu_s / wall_s, MOST_CORE_SHARE, f"{cpu_s / wall_s:.0%} of a core, 25% allowed")
 
 
 def made_up_messages() -> list[bytes]:
@@ -113,7 +122,7 @@ def publish_events(pipe: Connection) -> None:
     events.close()
 
 
-def take_events_in() -> None:
+def take_events_in() -> Bar:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=publish_events, args=(theirs,), daemon=True)
     process.start()
@@ -135,9 +144,11 @@ def take_events_in() -> None:
     events, lost = taken * EVENTS_A_MESSAGE, watch.listeners[0].stream.lost
     print(f"KV events     {events:,} over a socket, {lost} lost: {events / wall_s:,.0f}/s, "
           f"{events / cpu_s:,.0f} a CPU second")  # fmt: skip
+    a_second = events / cpu_s
+    return budget_bar("KV events", LEAST_EVENTS_PER_SECOND / a_second, 1, f"{a_second:,.0f} a CPU second")
 
 
-def observe_a_pool(num_blocks: int, running: int, prompt: int) -> None:
+def observe_a_pool(num_blocks: int, running: int, prompt: int, most_ms: float) -> Bar:
     """Pure decode. CPU time of the scheduler's thread in the exporter, the median of the steps."""
     scheduler = Scheduler(num_blocks, 16, max_running=running, budget=1 << 20)
     for i in range(running):
@@ -150,26 +161,35 @@ def observe_a_pool(num_blocks: int, running: int, prompt: int) -> None:
         spent.append(time.thread_time() - before_s)
         scheduled = scheduler.schedule()
         before_s = time.thread_time()
-        exporter.after_schedule(0.0)
+        exporter.after_schedule(0.0, is_step=True)
         spent[-1] += time.thread_time() - before_s
         scheduler.update_from_output(scheduled, 1)
         before_s = time.thread_time()
-        exporter.after_update(0.0)
+        exporter.after_update(0.0, is_step=True)
         spent[-1] += time.thread_time() - before_s
     before_s = time.thread_time()
     exporter._whole()
     whole_s = time.thread_time() - before_s
     exporter.close()
     assert not exporter.faults and not exporter.new_starts
-    print(f"exporter      {num_blocks:,} blocks, {running} running: {1000 * statistics.median(spent):.3f} ms a step, "
+    step_ms = 1000 * statistics.median(spent)
+    print(f"exporter      {num_blocks:,} blocks, {running} running: {step_ms:.3f} ms a step, "
           f"{1000 * whole_s:.1f} ms a whole state")  # fmt: skip
+    return budget_bar(f"exporter, {num_blocks:,} blocks", step_ms, most_ms, f"{step_ms:.3f} of {most_ms:g} ms a step")
 
 
 def main() -> int:
-    observe_a_pool(600, running=12, prompt=100)
-    observe_a_pool(100_000, running=256, prompt=2_000)
-    take_events_in()
-    scrape_many()
+    parser = argparse.ArgumentParser(description="what watching costs")
+    parser.add_argument("--chart", type=Path)
+    chart = parser.parse_args().chart
+    bars = [
+        observe_a_pool(600, running=12, prompt=100, most_ms=0.01 * SMALL_STEP_MS),
+        observe_a_pool(100_000, running=256, prompt=2_000, most_ms=0.02 * LARGE_STEP_MS),
+        take_events_in(),
+        scrape_many(),
+    ]
+    if chart:
+        draw(chart, "Watching other servers", "recorded pages of vLLM 0.32, made-up events", bars, BUDGETS)
     return 0
 
 

@@ -1,7 +1,6 @@
 """The screen's own figures: what a frame costs, and how long a key takes, also over a slow link.
 
-    python benchmarks/screen.py            one line a figure
-    python benchmarks/screen.py --json     the same as JSON
+    python -m benchmarks.screen [--json] [--chart FILE.svg]
 
 Frames: a simulated pool of 100,000 blocks on a 200x50 screen, CPU time of polling, drawing and composing. Keys: the
 real program on a pseudo-terminal, its engine simulated and busy (about 1,000 events a second); a key is answered when
@@ -24,6 +23,7 @@ import subprocess
 import sys
 import termios
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,11 +32,11 @@ FRAMES = 60
 FRAMES_PER_SECOND = 10
 KEYS = 40
 SLOW_BYTES_PER_SECOND = 250_000
+MOST_CORE_SHARE, MOST_KEY_MS, MOST_SLOW_KEY_MS = 0.15, 60, 150
 
 
 def frame_cost() -> dict[str, float]:
     """CPU milliseconds a frame, and the share of a core at 10 frames a second."""
-    sys.path.insert(0, str(ROOT))
     from kvtop.engine.requests import Request
     from kvtop.settings import EngineSettings
     from tests.app.feed import SteppedSource
@@ -80,7 +80,7 @@ def key_latency(bytes_per_second: float | None) -> dict[str, float]:
     master, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, __file__, "--program"],
+        [sys.executable, "-m", "benchmarks.screen", "--program"],
         stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, start_new_session=True,
         env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
@@ -148,20 +148,29 @@ def program() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--chart", type=Path)
     parser.add_argument("--program", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.program:
         return program()
-    figures = {
-        "frame of 100,000 blocks": frame_cost(),
-        "key under load": key_latency(None),
-        "key at 250 KB/s": key_latency(SLOW_BYTES_PER_SECOND),
-    }
+    frame, key, slow = frame_cost(), key_latency(None), key_latency(SLOW_BYTES_PER_SECOND)
+    figures = {"frame of 100,000 blocks": frame, "key under load": key, "key at 250 KB/s": slow}
     if args.json:
         print(json.dumps(figures))
     else:
         for name, values in figures.items():
-            print(f"{name:<26}" + "  ".join(f"{key} {value:.3g}" for key, value in values.items()))
+            print(f"{name:<26}" + "  ".join(f"{unit} {value:.3g}" for unit, value in values.items()))
+    if args.chart:
+        from benchmarks.chart import BUDGETS, budget_bar, draw
+
+        bars = [
+            budget_bar("100,000 blocks at 10 frames a second", frame["core_share"], MOST_CORE_SHARE,
+                       f"{frame['core_share']:.1%} of a core"),
+            budget_bar("key beside 1,000 events a second, p95", key["p95_ms"], MOST_KEY_MS, f"{key['p95_ms']:.0f} ms"),
+            budget_bar("key over a 250 KB/s link, p95", slow["p95_ms"], MOST_SLOW_KEY_MS, f"{slow['p95_ms']:.0f} ms"),
+        ]  # fmt: skip
+        setting = f"200 × 50, Textual {version('textual')}; allowed: 15% of a core, 60 ms, 150 ms"
+        draw(args.chart, "The screen", setting, bars, BUDGETS)
     return 0
 
 

@@ -44,8 +44,6 @@ class KvtopApp(Shell):
         self.scene.listening = settings.listening
         self._first_commands = settings.first_commands
         self._syllabus = settings.syllabus
-        self._news = True
-        """Something arrived since the last frame."""
 
     def get_default_screen(self) -> Screen[None]:
         self.live = LiveScreen(
@@ -73,15 +71,18 @@ class KvtopApp(Shell):
         self.live.redraw()
 
     def tick(self) -> None:
-        self._news = self.feed.poll() or self._news
-        if self.scene.course is not None:
-            self.scene.course.tick()
+        """Between frames the view stays what is on the screen, and on a slow link the grid draws the cursor's rows:
+        a key's answer is what the key changed, and no news with it."""
         if self.scene.recording is not None and (why := self.scene.recording.take_end()):
             self.live.say(why, "warning")
-        self.scene.frame_bytes = self.frame_bytes
         if self.due():
-            self.live.tick(self._news)
-            self._news = False
+            self.scene.frame_bytes = self.frame_bytes
+            news = self.feed.poll()
+            if self.scene.course is not None:
+                self.scene.course.tick()
+            self.live.tick(news)
+            if self.scene.frame_bytes is not None:
+                self.scene.frame_bytes = 0
 
     def action_save_picture(self) -> None:
         self.live.save_picture()

@@ -21,6 +21,10 @@ SLOW_BYTES_PER_SECOND = 2_000_000
 """A link quicker than this needs no care."""
 FRAME_SECONDS = 0.04
 """How long a frame may take on a slow link."""
+BLOCKED_SECONDS = 0.002
+"""A piece that takes longer found no room: the buffers between here and the terminal are full."""
+REGAIN = 1.05
+"""What a link is taken to gain with every write that found room at once."""
 
 
 class Link:
@@ -32,7 +36,7 @@ class Link:
         """Characters handed to the writer thread."""
         self.written = 0
         self.bytes_per_second: float | None = None
-        """Over the last writes that took their time; None: none did yet."""
+        """Over the last writes that had to wait; None: none had to yet."""
 
     @property
     def waiting(self) -> int:
@@ -46,16 +50,24 @@ class Link:
         return None if speed is None or speed > SLOW_BYTES_PER_SECOND else max(4_000, int(speed * FRAME_SECONDS))
 
     def write(self, text: str) -> int:
-        started = time.monotonic()
+        """Until the buffers are full writing costs nothing and tells nothing; from there on it goes as fast as the link
+        does."""
+        full_since_s: float | None = None
+        full_at = 0
         for start in range(0, len(text), PIECE):
             piece = text[start : start + PIECE]
+            began_s = time.monotonic()
             self._file.write(piece)
             self._file.flush()
             self.written += len(piece)
-        if len(text) >= PIECE:
-            speed = len(text) / max(1e-6, time.monotonic() - started)
-            before = self.bytes_per_second
-            self.bytes_per_second = speed if before is None else 0.7 * before + 0.3 * min(speed, 4 * before)
+            if full_since_s is None and time.monotonic() - began_s > BLOCKED_SECONDS:
+                full_since_s, full_at = began_s, start
+        before = self.bytes_per_second
+        if full_since_s is not None:
+            speed = (len(text) - full_at) / (time.monotonic() - full_since_s)
+            self.bytes_per_second = speed if before is None else 0.7 * before + 0.3 * speed
+        elif before is not None:
+            self.bytes_per_second = REGAIN * before
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

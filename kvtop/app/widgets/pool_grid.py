@@ -60,6 +60,8 @@ class PoolGrid(Framed, can_focus=True):
         """Rows wait for a later frame."""
         self._next_row = 0
         """Where to go on when a frame could not hold all changed rows."""
+        self._cursor_row = -1
+        """Where the cursor was drawn last."""
 
     @property
     def moves_with_time(self) -> bool:
@@ -188,23 +190,28 @@ class PoolGrid(Framed, can_focus=True):
         return rows_of(codes, shape, self.first_row, max(1, height // shape.cell_height))
 
     def _affordable(self, codes: Codes, changed: list[int]) -> list[int]:
-        """The changed rows that fit into a frame on a slow link: the cursor's, then those that waited longest. The
-        others keep their old codes, and their turn comes with the next frames."""
+        """The changed rows that fit into a frame on a slow link: where the cursor is and was, in any case, then those
+        that waited longest, one at least unless nothing is left to write. The others keep their old codes, and their
+        turn comes with the next frames."""
         limit = self.scene.frame_bytes
         self._behind = False
         if limit is None or not changed:
             return changed
         shape, cursor = self.shape, self.scene.cursor
         here = shape.row_of(cursor) - self.first_row if shape is not None and cursor is not None else -1
-        order = sorted(changed, key=lambda row: (row != here, (row - self._next_row) % len(codes)))
+        at_once = {here, self._cursor_row}
+        self._cursor_row = here
+        order = sorted(changed, key=lambda row: (row not in at_once, (row - self._next_row) % len(codes)))
         kept: list[int] = []
+        spent = limit <= 0
         for row in order:
             limit -= CELL_BYTES * int((codes[row, 1:] != codes[row, :-1]).sum() + 1)
-            if kept and limit < 0:
+            if limit < 0 and row not in at_once and (kept or spent):
                 break
             kept.append(row)
         self._behind = len(kept) < len(changed)
-        self._next_row = (kept[-1] + 1) % len(codes)
+        if kept:
+            self._next_row = (kept[-1] + 1) % len(codes)
         for row in set(changed) - set(kept):
             codes[row] = self._codes[row]
         return sorted(kept)
