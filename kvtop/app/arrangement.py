@@ -15,14 +15,15 @@ from textual.widget import Widget
 
 from kvtop.app.lesson_arrangement import beside_a_lesson, lesson_apart
 
-Tab = Literal["live", "requests", "prefix", "findings"]
-PANELS_OF: dict[Tab, tuple[str, str]] = {
+Tab = Literal["live", "requests", "prefix", "lab", "findings"]
+PANELS_OF: dict[Tab, tuple[str, ...]] = {
     "live": ("grid", "sequences"),
     "requests": ("requests", "life"),
     "prefix": ("prefix", "block"),
+    "lab": ("lab",),
     "findings": ("findings", "log"),
 }
-"""The panel a tab is about, and the one that goes with it."""
+"""The panel a tab is about, and the one that goes with it, if any does."""
 
 TAB_LINE_FROM = 24
 """Terminal height from which the tabs have a line of their own."""
@@ -47,7 +48,9 @@ def arrange(
     body = Region(0, head, width, height - head - 1)
     if "lesson" in extras:
         regions["lesson"], body = lesson_apart(body)
-    if tab != "live":
+    if tab == "lab":
+        regions["lab"] = body
+    elif tab != "live":
         regions |= _two_panels(body, tab)
     elif body.width >= TWO_COLUMNS_FROM[0] and body.height >= TWO_COLUMNS_FROM[1]:
         regions |= _two_columns(body, extras, watch)

@@ -103,6 +103,17 @@ class Palette:
             color=self._named(ink), bgcolor=self._named(paper), bold=bold or None, dim=(dim and not bold) or None
         )
 
+    def tinted(self, ink: str, ink_share: float, paper: str, paper_share: float) -> Style:
+        """A style from two named colours, each laid over the background by its share; on sixteen colours the ink
+        alone."""
+        if self.depth <= Depth.ANSI:
+            return Style(color=self._named(ink))
+        below = self.theme.colors.background
+        return Style(
+            color=self._rgb(mix(below, getattr(self.theme.colors, ink), ink_share)),
+            bgcolor=self._rgb(mix(below, getattr(self.theme.colors, paper), paper_share)),
+        )
+
     def _named(self, name: str) -> Color | None:
         if self.depth == Depth.NONE:
             return None

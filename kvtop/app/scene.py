@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kvtop.app.arrangement import Tab
 from kvtop.app.feed import Feed, Rewinds
 from kvtop.app.grid.shape import Zoom
 from kvtop.app.grid.tones import Mode
+from kvtop.app.lab_desk import LabDesk
 from kvtop.app.palette import Palette
 from kvtop.app.recording import RecordingSwitch
 from kvtop.app.terminal import Terminal
@@ -39,6 +40,7 @@ class Scene:
     frame_bytes: int | None = None
     """How much one frame may write; None: no limit."""
     tab: Tab = "live"
+    lab: LabDesk = field(default_factory=LabDesk)
     cursor: int | None = None
     """The block under the cursor."""
     selected: int | None = None

@@ -11,18 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from kvtop.lab.combinations import varying
-from kvtop.lab.experiment import Experiment
+from kvtop.lab.labels import experiment_label
 from kvtop.lab.runs import Outcome
 
 _PUBLISHED_NOTE = (
     "The published program's rule, its fault included: a request preempted earlier in a step still asks for its "
     "blocks, and throws out further ones for nothing."
 )
-_POLICY_WORDS = {
-    "reserve-max-model-len": "reserve max_model_len",
-    "reserve-prompt-max-tokens": "reserve prompt + max_tokens",
-}
-_SETTING_WORDS = {"output_median": "median answer", "preempted": "preempted ones", "pool_tokens": "pool of"}
 _BAR_CELLS = 30
 _WIDE = 100
 """Columns of a terminal that has room for every figure."""
@@ -32,27 +27,13 @@ def print_outcomes(outcomes: Sequence[Outcome], published: bool) -> None:
     """Everything there is to say about the rows, to stdout."""
     console = Console(highlight=False)
     extra = varying([outcome.experiment for outcome in outcomes])
-    labels = [_label(outcome.experiment, extra) for outcome in outcomes]
+    labels = [experiment_label(outcome.experiment, extra) for outcome in outcomes]
     parts: list[RenderableType] = [_figures(outcomes, labels, console.width >= _WIDE), Text(), _chart(outcomes, labels)]
     if outcomes[0].price is not None:
         parts += [Text(), _costs(outcomes, labels)]
     if published:
         parts += [Text(), Text(_PUBLISHED_NOTE, style="dim")]
     console.print(Group(*parts))
-
-
-def _label(experiment: Experiment, extra: Sequence[str]) -> str:
-    words = _POLICY_WORDS.get(experiment.policy, f"paged, {experiment.block_size}-token blocks")
-    return ", ".join([words, *(f"{_SETTING_WORDS.get(name, name)} {_value(experiment, name)}" for name in extra)])
-
-
-def _value(experiment: Experiment, name: str) -> str:
-    value = getattr(experiment, name)
-    if name == "watermark":
-        return f"{100 * value:g}%"
-    if name == "output_median" and value is None:
-        return "122"
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _table(*titles: str) -> Table:

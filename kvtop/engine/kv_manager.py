@@ -71,6 +71,10 @@ class KvManager:
         growth = max(0, self.policy.blocks_to_hold(sequence, tokens) - len(sequence.table))
         return growth + self._must_copy(sequence)
 
+    def slots_held(self, sequence: Sequence) -> int:
+        """Slots of the blocks its table holds, filled or not."""
+        return len(sequence.table) * self.block_size
+
     def has_room(self, sequence: Sequence, tokens: int) -> bool:
         """Whether positions ``computed`` to ``tokens - 1`` can be written as the table stands: most decodes can."""
         table = sequence.table.block_ids

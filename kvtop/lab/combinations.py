@@ -16,7 +16,8 @@ from kvtop.lab.experiment import Experiment
 POLICIES = ("reserve-max-model-len", "reserve-prompt-max-tokens", "paged")
 PUBLISHED_BLOCK_SIZES = (256, 16)
 DEFAULTS: Mapping[str, tuple[Any, ...]] = {"policy": POLICIES, "block_size": PUBLISHED_BLOCK_SIZES}
-SETTINGS = tuple(field.name for field in fields(Experiment) if field.name != "lookahead_slots")
+_FIXED = ("lookahead_slots", "region_block_size")
+SETTINGS = tuple(field.name for field in fields(Experiment) if field.name not in _FIXED)
 _STANDARD = Experiment()
 
 

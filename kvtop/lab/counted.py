@@ -45,6 +45,9 @@ class CountedKv(KvManager):
         super().__init__(config, journal, counters, CountedPool(config.num_blocks))
         self._held: dict[int, int] = {}
 
+    def slots_held(self, sequence: Sequence) -> int:
+        return self._held.get(sequence.seq, 0)
+
     def can_take(self, blocks: int) -> bool:
         return blocks <= self.pool.num_free
 

@@ -19,7 +19,7 @@ Preempted = Literal["restart", "resume"]
 POOL_BYTES = 52 * 10**9
 POOL_TOKENS = POOL_BYTES // LLAMA_3_8B_KV_BYTES_PER_TOKEN
 REGION_BLOCK_SIZE = 16
-"""Tokens a block of the regions that ``first-fit`` reserves: the live engine's default."""
+"""The live engine's default."""
 NO_LIMIT = 2**62
 
 
@@ -45,6 +45,8 @@ class Experiment:
     max_model_len: int = 8_192
     max_tokens: int = 2_048
     lookahead_slots: int = 1
+    region_block_size: int = REGION_BLOCK_SIZE
+    """Tokens a block of a first-fit reservation's region: what its size is rounded up to."""
 
     @property
     def reserves(self) -> bool:
@@ -60,7 +62,7 @@ class Experiment:
         """Tokens a block of the pool as the scheduler sees it."""
         if not self.reserves:
             return self.block_size
-        return 1 if self.counted else REGION_BLOCK_SIZE
+        return 1 if self.counted else self.region_block_size
 
     def scheduler_config(self) -> SchedulerConfig:
         """The experiment as the engine's scheduler takes it.

@@ -12,8 +12,8 @@ what it generated (``restart``). A request is one sequence: no samples, no beams
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from functools import partial
 from itertools import repeat
@@ -25,19 +25,23 @@ from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.sequences import Sequence, Status
 from kvtop.lab.counted import CountedKv
 from kvtop.lab.experiment import Experiment
+from kvtop.lab.holding import Holding
 from kvtop.lab.trace import Entry, Loss, Trace
 from kvtop.lab.workload import Work
 
 ANY_TOKEN = 1
 """Content is of no account in the lab: no prefix is shared, no token is read."""
 STEPS_A_REPORT = 64
+QUEUED_AT_ONCE = 64
+"""Requests put into an empty queue at a time: who waits far behind its head need not be there yet."""
 
 Due = tuple[int, Sequence]
 """A sequence in the calendar, behind the number of its admission: void once that admission has ended."""
 
 
 class Trial:
-    """``step()`` while it ``has_work``; ``trace`` tells what happened."""
+    """``step()`` while it ``has_work``; ``trace`` tells what happened. A step has two halves, ``begin_step`` and
+    ``end_step``: between them stands what the trace's figures are of, and ``holdings`` tells it."""
 
     def __init__(self, experiment: Experiment, work: Seq[Work]) -> None:
         self.experiment = experiment
@@ -54,8 +58,12 @@ class Trial:
         self._live_tokens = 0
         self._last_admission = 0
         self._moves_seen = -1
-        for number, lengths in enumerate(work):
-            self.add(Request(id=str(number), max_tokens=experiment.max_tokens), lengths)
+        self._coming = deque(enumerate(work))
+        """Behind the queue: they wait like everybody in it, and no policy looks that far."""
+
+    def request(self, number: int) -> Request:
+        """The workload's request of that number."""
+        return Request(id=str(number), max_tokens=self.experiment.max_tokens)
 
     def add(self, request: Request, lengths: Work) -> None:
         """Queue a request whose answer will have ``lengths.output_tokens`` tokens."""
@@ -65,7 +73,12 @@ class Trial:
 
     @property
     def has_work(self) -> bool:
-        return self.scheduler.has_work
+        return bool(self._coming) or self.scheduler.has_work
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait, first ones and preempted ones."""
+        return len(self.roster.waiting) + len(self._coming)
 
     @property
     def ended(self) -> int:
@@ -84,19 +97,59 @@ class Trial:
 
     def step(self) -> None:
         """Running sequences take what their next token needs, the queue is admitted, everybody gains a token."""
+        self.begin_step()
+        self.end_step()
+
+    def begin_step(self) -> None:
+        """Running sequences take what their next token needs, and the queue is admitted."""
         self.scheduler.begin_step()
         step = self.roster.step
         self.grow(self._take_due(self._growing, step))
         if self.roster.moves != self._moves_seen:  # else the head of the queue waits for the same reason as before
-            self.scheduler.admit()
-            self._enter_admitted(step)
-            self._moves_seen = self.roster.moves
-        running = len(self.roster.running)
-        self.trace.add_step(running, self._live_tokens, self.kv.pool.num_active * self.kv.block_size)
-        self._live_tokens += running
+            self._admit(step)
+        self.trace.add_step(len(self.roster.running), self._live_tokens, self.kv.pool.num_active * self.kv.block_size)
+
+    def end_step(self) -> None:
+        """Every running sequence gains a token, and leaves when its answer is complete."""
+        step = self.roster.step
+        self._live_tokens += len(self.roster.running)
         for _, sequence in self._take_due(self._ending, step):
             self._finish(sequence, step)
         self.journal.drain()
+
+    def holdings(self) -> Iterator[Holding]:
+        """Of every running sequence, in admission order; between the halves of a step."""
+        step = self.roster.step
+        for sequence in self.roster.running:
+            yield Holding(
+                sequence.request.id,
+                sequence.table.block_ids,
+                self.kv.slots_held(sequence),
+                step - self._origin[sequence.seq],
+                min(sequence.prompt_len + self._output_tokens[sequence.request.id], self.experiment.max_model_len),
+            )
+
+    def stuck_slots(self) -> int:
+        """External fragmentation: all free slots, while the head of the queue waits for a hole though together they
+        would do; else 0. Between the halves of a step."""
+        head = self.roster.waiting[0] if self.roster.waiting else None
+        if head is None or head.wait is None or head.wait.reason != "blocks" or not self.kv.policy.contiguous:
+            return 0
+        free = self.kv.pool.num_free
+        return free * self.kv.block_size if self.kv.blocks_to_hold(head, len(head.tokens)) <= free else 0
+
+    # --- the queue ----------------------------------------------------------------------------------------------------
+
+    def _admit(self, step: int) -> None:
+        """Admit from the queue, and from what comes behind it, until a rule keeps its head out."""
+        self.scheduler.admit()
+        while self._coming and not self.roster.waiting:
+            for _ in range(min(QUEUED_AT_ONCE, len(self._coming))):
+                number, lengths = self._coming.popleft()
+                self.add(self.request(number), lengths)
+            self.scheduler.admit()
+        self._enter_admitted(step)
+        self._moves_seen = self.roster.moves
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from kvtop.app.actions.action import Action
 from kvtop.app.actions.engine import ENGINE
 from kvtop.app.actions.grid import GRID
+from kvtop.app.actions.lab import LAB
 from kvtop.app.actions.lessons import LESSONS
 from kvtop.app.actions.sequences import SEQUENCES
 from kvtop.app.actions.stepping import STEPPING
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kvtop.app.screens.live import LiveScreen
 
 ACTIONS: dict[str, Action[LiveScreen]] = {
-    action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *TABS, *LESSONS, *WINDOW)
+    action.name: action for action in (*STEPPING, *ENGINE, *SEQUENCES, *GRID, *TABS, *LAB, *LESSONS, *WINDOW)
 }
 
 

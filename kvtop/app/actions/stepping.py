@@ -1,14 +1,17 @@
 """When the engine runs and which moment is shown: pause, step, run to an event, breakpoints, predicting, going back.
 
 Going back moves the view through what was recorded; the engine stays where it is (in a recording, the recording moves).
+On the lab's tab the same keys move the lab.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
 from kvtop.app.breakpoints import Breakpoint, FreeBelow, Preemption, Written
+from kvtop.app.lab_desk import LabDesk
 from kvtop.app.screens.choose import Choose
 from kvtop.engine import control
 from kvtop.sources.frames import RecordingError
@@ -34,6 +37,19 @@ EVENT_KINDS = {
     "cached": "full blocks enter the prefix index",
     "freed": "a sequence gives up its table",
 }
+
+
+def _in_lab(change: Callable[[LabDesk], None], elsewhere: Callable[[LiveScreen], None]) -> Callable[[LiveScreen], None]:
+    """``change`` the lab where that is in sight."""
+
+    def run(live: LiveScreen) -> None:
+        if live.scene.tab == "lab":
+            change(live.scene.lab)
+            live.redraw()
+        else:
+            elsewhere(live)
+
+    return run
 
 
 def pause(live: LiveScreen) -> None:
@@ -136,13 +152,17 @@ def _go_back(live: LiveScreen, until: str) -> None:
 
 
 STEPPING: tuple[Action[LiveScreen], ...] = (
-    Action("pause", "space", "Pause the engine between two steps; again: run on.", "stepping", pause, footer=1),
-    Action("step", "full_stop", "Run one step, then pause; in the past: one step forward.", "stepping", step, footer=2),
+    Action("pause", "space", "Pause the engine between two steps; again: run on.", "stepping",
+           _in_lab(LabDesk.toggle, pause), footer=1),
+    Action("step", "full_stop", "Run one step, then pause; in the past: one step forward.", "stepping",
+           _in_lab(LabDesk.step, step), footer=2),
     Action("step_until", "greater_than_sign", "Run to the next event of the chosen kind, then pause.", "stepping",
-           step_until, label="to event", footer=3),
+           _in_lab(LabDesk.run_to_preemption, step_until), label="to event", footer=3),
     Action("choose_event", "e", "Choose the kind of event that > runs to.", "stepping", choose_event),
-    Action("step_back", "comma", "One step back in what was recorded; the engine stays.", "stepping", step_back),
-    Action("event_back", "less_than_sign", "Back to the event before, of the kind e chose.", "stepping", event_back),
+    Action("step_back", "comma", "One step back in what was recorded; the engine stays.", "stepping",
+           _in_lab(LabDesk.step_back, step_back), label="back"),
+    Action("event_back", "less_than_sign", "Back to the event before, of the kind e chose.", "stepping",
+           _in_lab(LabDesk.back_to_preemption, event_back)),
     Action("breakpoint", "B", "Pause when blocks run short, a sequence is preempted, a block is written.", "stepping",
            toggle_breakpoint),
     Action("predict", "P", "Hide what a step decided: a class answers first.", "stepping", predict),

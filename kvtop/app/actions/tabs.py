@@ -44,6 +44,8 @@ TABS: tuple[Action[LiveScreen], ...] = (
            lambda live: live.show_tab("requests")),
     Action("prefix_tab", "3", "What prompts begin with, who shares it, what that saves.", "tabs",
            lambda live: live.show_tab("prefix")),
+    Action("lab_tab", "4", "The same traffic through several policies, side by side.", "tabs",
+           lambda live: live.show_tab("lab")),
     Action("findings_tab", "5", "What is worth a word, with evidence and advice; and the log.", "tabs",
            lambda live: live.show_tab("findings")),
     Action("next_request", "down,j", "Choose the next request.", "tabs", lambda live: choose_request(live, 1),

@@ -56,6 +56,12 @@ READING = {
         "holds. within: the share that kept the limit set with --slo. Preemptions by the counter come late: it "
         "rises when the victim resumes. What a server does not tell reads –."
     ),
+    "lab": (
+        "The same requests through several policies, in lock step, each with a pool of the same size. Solid: tokens. "
+        "Dotted: reserved for tokens still to come. Dense: held and never filled, internal fragmentation. Slashes: "
+        "free, but no hole is large enough for the next in line, external fragmentation. A cell of many slots is "
+        "filled from below as far as they hold tokens. Percentages are means over all steps so far."
+    ),
     "findings": (
         "What a careful reader of all figures would remark: the finding, its evidence, what to do. It stands for as "
         "long as it is so; what has passed is listed below."
@@ -74,6 +80,7 @@ GROUPS = {
     "sequences": "Sequences",
     "grid": "The grid",
     "log": "The log",
+    "lab": "The policy lab",
     "tabs": "Tabs",
     "lesson": "Lessons",
     "servers": "Servers",

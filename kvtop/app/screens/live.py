@@ -28,6 +28,7 @@ from kvtop.app.widgets.drawing import Drawing
 from kvtop.app.widgets.findings_panel import FindingsPanel
 from kvtop.app.widgets.footer import Footer
 from kvtop.app.widgets.headline import Headline
+from kvtop.app.widgets.lab_panel import LabPanel
 from kvtop.app.widgets.lesson_panel import LessonPanel
 from kvtop.app.widgets.life_panel import LifePanel
 from kvtop.app.widgets.log_panel import LogPanel
@@ -85,6 +86,7 @@ class LiveScreen(Screen[None]):
         self.log_panel = LogPanel(scene, "log")
         self.requests = RequestList(scene, "requests")
         self.prefix = PrefixPanel(scene, "prefix")
+        self.lab = LabPanel(scene, "lab")
         self.findings = FindingsPanel(scene, "findings")
         self.lesson: LessonPanel = LessonPanel(scene, "lesson")
         self._panels = Panels(
@@ -95,6 +97,7 @@ class LiveScreen(Screen[None]):
             self.requests,
             LifePanel(scene, "life"),
             self.prefix,
+            self.lab,
             self.findings,
             BlockPanel(scene, "block"),
             self.log_panel,
@@ -123,6 +126,8 @@ class LiveScreen(Screen[None]):
             self.say(f"breakpoint, {self.scene.feed.stopped_by}", "warning")
             self.scene.feed.stopped_by = ""
         self.scene.feed.findings.observe(self.scene.feed.live, self.scene.now_s)
+        if self.scene.tab == "lab":
+            self.lab.tick()
         self._quiet_frames = 0 if news else self._quiet_frames + 1
         if self._quiet_frames < 2:
             self.redraw()

@@ -1,4 +1,4 @@
-"""The footer of the live screen: what a key does can depend on what the engine does."""
+"""The footer of the live screen: what a key does can depend on the tab, and on what engine and lab do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from kvtop.app.actions.action import Action
 from kvtop.app.widgets.key_line import KeyLine
 from kvtop.app.widgets.painted import Painted
 
+IN_THE_LAB = {"step": "step", "step_until": "to preemption", "theme": "theme", "help": "help", "quit": "quit"}
+"""Of the keys that work everywhere, those that mean something there, and what."""
+
 
 class Footer(KeyLine, Painted):
     def label(self, action: Action[Any]) -> str:
+        if self.scene.tab == "lab":
+            return self._label_in_lab(action)
+        if action.panel == "lab":
+            return ""
         if action.name == "pause" and self.scene.feed.paused:
             return "run on"
         if action.name == "freeze" and self.scene.feed.frozen:
             return "thaw"
         return super().label(action)
+
+    def _label_in_lab(self, action: Action[Any]) -> str:
+        if action.name == "pause":
+            return "pause" if self.scene.lab.moves else "run"
+        return action.title if action.panel == "lab" else IN_THE_LAB.get(action.name, "")

@@ -12,6 +12,7 @@ TABS: tuple[tuple[str, Tab, str], ...] = (
     ("1", "live", "live"),
     ("2", "requests", "requests"),
     ("3", "prefix", "prefix tree"),
+    ("4", "lab", "policy lab"),
     ("5", "findings", "findings"),
 )
 """Key, tab, title."""

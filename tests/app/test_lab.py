@@ -1,0 +1,252 @@
+"""The policy lab on the screen: its keys, its clock, what it shows at every size; it leaves the engine alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from kvtop.app.app import AppSettings, KvtopApp
+from kvtop.app.grid.lab_ink import NO_CELL, TOP, cell_codes
+from kvtop.app.lab_desk import AS_FAST_AS_IT_GOES, SPEEDS, LabDesk
+from kvtop.lab.combinations import combinations
+from kvtop.lab.pool_picture import FREE, INTERNAL, KINDS, LIVE, RESERVED
+from kvtop.lab.presets import Preset, experiments_preset
+from kvtop.lab.runs import run_one
+from tests.app.feed import SteppedSource, story
+from tests.app.stage import make_app, on_stage, painted, settle, text
+
+Compare = Callable[..., bool]
+SIZES = pytest.mark.parametrize("size", [(200, 50), (120, 36), (80, 24), (60, 20)])
+SMALL = combinations({"requests": [60], "pool_tokens": [20_000], "max_tokens": [400], "block_size": [256, 16]})
+
+
+@pytest.fixture
+def source() -> SteppedSource:
+    told = story(num_blocks=64, requests=20)
+    told.run(60)
+    return told
+
+
+def small_preset() -> Preset:
+    return experiments_preset("a small one", SMALL)
+
+
+class Clock:
+    """Passes by ``step_s`` whenever it is read."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.now_s = 0.0
+        self.step_s = step_s
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def desk_of(*presets: Preset, clock: Clock | None = None) -> LabDesk:
+    desk = LabDesk(presets, clock or Clock())
+    desk.open()
+    return desk
+
+
+def step_of(app: KvtopApp) -> int:
+    assert app.scene.lab.shown is not None
+    return app.scene.lab.shown.step
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+async def test_four_opens_the_twelve_slots_and_the_keys_of_stepping_move_the_lab_alone(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        sent = len(source.sent)
+        await pilot.press("4")
+        await settle(app, pilot)
+        shown = text(app)
+        assert "twelve slots" in shown and "1 slot free" in shown and "6 slots free" in shown
+        assert "‖ paused" in shown and step_of(app) == 1
+        await pilot.press("full_stop", "full_stop")
+        await settle(app, pilot)
+        assert step_of(app) == 3 and "waiting  C   D" in text(app)
+        await pilot.press("comma")
+        assert step_of(app) == 2
+        await pilot.press("end")
+        await settle(app, pilot)
+        assert "■ all done" in text(app) and "in 10 steps" in text(app) and "in 7 steps" in text(app)
+        await pilot.press("comma")
+        assert step_of(app) == 10 and not app.scene.lab.shown.ended  # type: ignore[union-attr]
+        await pilot.press("home")
+        assert step_of(app) == 1
+        assert len(source.sent) == sent and not app.feed.in_past
+        await pilot.press("escape")
+        assert app.scene.tab == "live"
+        await pilot.press("space")
+        assert len(source.sent) == sent + 1
+
+
+async def test_space_lets_the_lab_run_while_it_is_in_sight(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        clock = Clock()
+        app.scene.lab._clock = clock
+        await pilot.press("4", "space")
+        clock.now_s += 0.3
+        app.live.tick(news=False)
+        assert step_of(app) == 1
+        for _ in range(4):
+            clock.now_s += 0.4
+            app.live.tick(news=False)
+        await settle(app, pilot)
+        assert step_of(app) == 2 and "▶ 1/s" in text(app) and "space pause" in text(app)
+        await pilot.press("up", "up", "up")
+        clock.now_s += 0.3
+        app.live.tick(news=False)
+        assert step_of(app) == 5
+        await pilot.press("1")
+        clock.now_s += 60
+        app.live.tick(news=False)
+        assert step_of(app) == 5
+        await pilot.press("4", "space")
+        await settle(app, pilot)
+        assert "‖ paused" in text(app)
+
+
+async def test_n_lays_out_the_next_preset_and_every_figure_is_on_the_screen(source: SteppedSource) -> None:
+    async with on_stage(source, (200, 50)) as (app, pilot):
+        app.scene.lab = desk_of(small_preset(), small_preset())
+        await pilot.press("4", "n", "end")
+        for _ in range(100):
+            app.live.tick(news=False)
+        await settle(app, pilot)
+        shown = text(app)
+        assert "n 2/2" in shown and "■ all done" in shown
+        for experiment in SMALL:
+            row = run_one(experiment, False, None).figures
+            assert f"mean {row['mean_running']:,.1f}" in shown and f"{row['kv_utilization']:.1%} tokens" in shown
+            assert f"{row['preemptions']:,} preempted · 60 of 60 done in {row['steps']:,} steps" in shown
+
+
+async def test_from_preemption_to_preemption_and_back(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        app.scene.lab = desk_of(small_preset())
+        await pilot.press("4", "greater_than_sign")
+        first = step_of(app)
+        await pilot.press("greater_than_sign")
+        second = step_of(app)
+        assert app.scene.lab.shown is not None
+        assert app.scene.lab.shown.preempted_at == [first, second] and 1 < first < second
+        await pilot.press("less_than_sign")
+        assert step_of(app) == first
+        await pilot.press("less_than_sign")
+        assert step_of(app) == 1
+
+
+async def test_help_and_footer_speak_of_the_lab(source: SteppedSource) -> None:
+    async with on_stage(source, (160, 44)) as (app, pilot):
+        await pilot.press("4")
+        await settle(app, pilot)
+        footer = text(app).splitlines()[-1]
+        assert "space run" in footer and "n next picture" in footer and "inject" not in footer
+        await pilot.press("question_mark")
+        await settle(app, pilot)
+        assert "The same requests through several policies" in text(app) and "More steps a second." in text(app)
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_spends_no_more_than_its_share_on_steps_and_does_not_make_up_for_lost_ones() -> None:
+    desk = desk_of(small_preset(), clock=(clock := Clock()))
+    desk.steps_per_second = AS_FAST_AS_IT_GOES
+    desk.toggle()
+    clock.step_s = 0.01
+    before = desk.shown.step  # type: ignore[union-attr]
+    desk.tick()
+    assert 1 <= desk.shown.step - before <= 4  # type: ignore[union-attr]
+    clock.step_s = 0.0
+    desk.steps_per_second = 10
+    desk.tick()
+    before = desk.shown.step  # type: ignore[union-attr]
+    clock.now_s += 3_600
+    desk.tick()
+    assert desk.shown.step - before <= 6  # type: ignore[union-attr]
+
+
+def test_speed_stays_within_its_table_and_running_ends_with_the_last_lane() -> None:
+    desk = desk_of(small_preset())
+    desk.change_speed(-100)
+    assert desk.steps_per_second == SPEEDS[0]
+    desk.change_speed(100)
+    assert desk.steps_per_second == SPEEDS[-1]
+    desk.toggle()
+    for _ in range(3):
+        desk._clock.now_s += 0.1  # type: ignore[attr-defined]
+        desk.tick()
+    assert desk.shown is not None and desk.shown.ended and not desk.moves
+    desk.toggle()
+    assert desk.running and desk.shown.step == 1
+
+
+# --- the picture ------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_s_code_is_the_share_of_its_tokens_and_the_kind_of_most_of_the_rest() -> None:
+    import numpy as np
+
+    rows = {
+        (16, 0, 0, 0, 0, 0): TOP * KINDS + LIVE,
+        (8, 3, 5, 0, 0, 0): 4 * KINDS + INTERNAL,
+        (0, 9, 7, 0, 0, 0): RESERVED,
+        (0, 0, 0, 0, 0, 16): FREE,
+        (255, 0, 1, 0, 0, 0): TOP * KINDS + LIVE,
+        (0, 0, 0, 0, 0, 0): NO_CELL,
+    }
+    assert cell_codes(np.array(list(rows))).tolist() == list(rows.values())
+
+
+async def test_without_colours_hatching_tells_the_kinds_apart(
+    source: SteppedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with on_stage(source, (200, 50), AppSettings()) as (app, pilot):
+        app.scene.lab = desk_of(small_preset())
+        await pilot.press("4", *["full_stop"] * 9)
+        await settle(app, pilot)
+        rows = painted(app)
+        inside = [cell for row in rows[5:20] for cell in row[1:98]]
+        assert {"░", "▒", "·"} <= {char for char, _ in inside}
+        assert any(style.reverse for char, style in inside if char == " ")
+        assert all(style.color is None and style.bgcolor is None for _, style in inside)
+
+
+@SIZES
+@pytest.mark.parametrize("keys", [("4", "full_stop"), ("4", "n", *["full_stop"] * 40)], ids=["twelve", "small"])
+def test_pictures(keys: tuple[str, ...], size: tuple[int, int], source: SteppedSource, snap_compare: Compare) -> None:
+    app = make_app(source)
+
+    async def prepare(pilot: Pilot[None]) -> None:
+        app.scene.lab.open()
+        app.scene.lab.presets[1] = small_preset()
+        await pilot.press(*keys)
+        await settle(app, pilot)
+        shown = text(app)
+        assert f"step {1 + keys.count('full_stop')}" in shown
+        for word in (
+            "running",
+            "mean",
+            "tokens",
+            "done",
+            "space run",
+            "q quit",
+            "policy lab" if size[1] >= 24 else "lab",
+        ):
+            assert word in shown, word
+        if "n" in keys:
+            assert len(re.findall(r"of 60 done", shown)) == 4 and "a small one" in shown
+            assert "reserve max_model_len" in shown and "paged, 16-token blocks" in shown
+        else:
+            assert "contiguous" in shown and "paged" in shown and shown.count("A") >= 4 + 4
+
+    assert snap_compare(app, terminal_size=size, run_before=prepare)
