@@ -65,7 +65,7 @@ class LabDesk:
 
     def lay_out(self, at: int) -> None:
         """Put another preset on the table, at its first step, paused."""
-        self.at = at % len(self.presets)
+        self.at = at
         self.steps_per_second = self.preset.steps_per_second
         self.begin_again()
 

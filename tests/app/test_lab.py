@@ -13,7 +13,7 @@ from kvtop.app.grid.lab_ink import NO_CELL, TOP, cell_codes
 from kvtop.app.lab_desk import AS_FAST_AS_IT_GOES, SPEEDS, LabDesk
 from kvtop.lab.combinations import combinations
 from kvtop.lab.pool_picture import FREE, INTERNAL, KINDS, LIVE, RESERVED
-from kvtop.lab.presets import Preset, experiments_preset
+from kvtop.lab.presets import TWELVE_SLOTS, Preset, experiments_preset
 from kvtop.lab.runs import run_one
 from tests.app.feed import SteppedSource, story
 from tests.app.stage import make_app, on_stage, painted, settle, text
@@ -113,15 +113,18 @@ async def test_space_lets_the_lab_run_while_it_is_in_sight(source: SteppedSource
         assert "‖ paused" in text(app)
 
 
-async def test_n_lays_out_the_next_preset_and_every_figure_is_on_the_screen(source: SteppedSource) -> None:
+async def test_c_chooses_what_lies_side_by_side_and_every_figure_is_on_the_screen(source: SteppedSource) -> None:
     async with on_stage(source, (200, 50)) as (app, pilot):
-        app.scene.lab = desk_of(small_preset(), small_preset())
-        await pilot.press("4", "n", "end")
+        app.scene.lab = desk_of(TWELVE_SLOTS, small_preset())
+        await pilot.press("4", "c", "down")
+        await settle(app, pilot)
+        assert "20,000 slots · 60 requests wait at the start" in text(app)
+        await pilot.press("enter", "end")
         for _ in range(100):
             app.live.tick(news=False)
         await settle(app, pilot)
         shown = text(app)
-        assert "n 2/2" in shown and "■ all done" in shown
+        assert "a small one" in shown and "■ all done" in shown
         for experiment in SMALL:
             row = run_one(experiment, False, None).figures
             assert f"mean {row['mean_running']:,.1f}" in shown and f"{row['kv_utilization']:.1%} tokens" in shown
@@ -148,7 +151,7 @@ async def test_help_and_footer_speak_of_the_lab(source: SteppedSource) -> None:
         await pilot.press("4")
         await settle(app, pilot)
         footer = text(app).splitlines()[-1]
-        assert "space run" in footer and "n next picture" in footer and "inject" not in footer
+        assert "space run" in footer and "c compare" in footer and "inject" not in footer
         await pilot.press("question_mark")
         await settle(app, pilot)
         assert "The same requests through several policies" in text(app) and "More steps a second." in text(app)
@@ -222,7 +225,9 @@ async def test_without_colours_hatching_tells_the_kinds_apart(
 
 
 @SIZES
-@pytest.mark.parametrize("keys", [("4", "full_stop"), ("4", "n", *["full_stop"] * 40)], ids=["twelve", "small"])
+@pytest.mark.parametrize(
+    "keys", [("4", "full_stop"), ("4", "c", "down", "enter", *["full_stop"] * 40)], ids=["twelve", "small"]
+)
 def test_pictures(keys: tuple[str, ...], size: tuple[int, int], source: SteppedSource, snap_compare: Compare) -> None:
     app = make_app(source)
 
@@ -243,7 +248,7 @@ def test_pictures(keys: tuple[str, ...], size: tuple[int, int], source: SteppedS
             "policy lab" if size[1] >= 24 else "lab",
         ):
             assert word in shown, word
-        if "n" in keys:
+        if "c" in keys:
             assert len(re.findall(r"of 60 done", shown)) == 4 and "a small one" in shown
             assert "reserve max_model_len" in shown and "paged, 16-token blocks" in shown
         else:

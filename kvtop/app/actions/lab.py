@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
+from kvtop.app.screens.choose import Choose
 
 if TYPE_CHECKING:
     from kvtop.app.screens.live import LiveScreen
@@ -26,9 +27,16 @@ def begin_again(live: LiveScreen) -> None:
     live.redraw()
 
 
-def next_preset(live: LiveScreen) -> None:
-    live.scene.lab.lay_out(live.scene.lab.at + 1)
-    live.redraw()
+def choose_preset(live: LiveScreen) -> None:
+    desk = live.scene.lab
+    titles = {preset.title: preset.about for preset in desk.presets}
+
+    def chosen(title: str | None) -> None:
+        if title is not None:
+            desk.lay_out(list(titles).index(title))
+            live.redraw()
+
+    live.app.push_screen(Choose("side by side", titles, desk.preset.title), chosen)
 
 
 LAB: tuple[Action[LiveScreen], ...] = (
@@ -40,6 +48,6 @@ LAB: tuple[Action[LiveScreen], ...] = (
            footer=8),
     Action("lab_start", "home", "Back to the first step.", "lab", begin_again, label="to the start", panel="lab",
            footer=9),
-    Action("lab_next", "n", "Something else side by side: twelve slots, the published experiment, real regions.",
-           "lab", next_preset, label="next picture", panel="lab", footer=2),
+    Action("lab_choose", "c", "What lies side by side: twelve slots, the published experiment, real regions.", "lab",
+           choose_preset, label="compare", panel="lab", footer=2),
 )  # fmt: skip

@@ -79,7 +79,6 @@ class LabPanel(Framed, can_focus=True):
                 Part(1, ((" lab  ", named.title),)),
                 Part(0, ((desk.preset.title, named.strong),)),
                 Part(3, ((f" · {desk.preset.about}", named.muted),)),
-                Part(2, ((f"  n {self.scene.lab.at + 1}/{len(desk.presets)}", named.faint),)),
             ],
             max(10, width - 36),
         )
