@@ -48,6 +48,13 @@ class HasProcess(Protocol):
     def alive(self) -> bool: ...
 
 
+@runtime_checkable
+class Hears(Protocol):
+    """A source that is spoken to from elsewhere, also when there is nothing to tell: its silence means something."""
+
+    def age_s(self) -> float | None: ...
+
+
 class Feed:
     """``history`` is what was recorded of a running engine; None: there is no way back."""
 
@@ -95,7 +102,8 @@ class Feed:
     @property
     def _silent_s(self) -> float | None:
         """Seconds without a word, where words are due and it was long."""
-        silent = self._clock() - self._heard_s
+        heard = self.source.age_s() if isinstance(self.source, Hears) else None
+        silent = self._clock() - self._heard_s if heard is None else heard
         return silent if silent >= STALE_AFTER_S and self.status.state not in _SILENT_STATES else None
 
     @property

@@ -37,6 +37,8 @@ class Scene:
     """Begins and ends files; None: there is nothing to record."""
     listening: str = ""
     """Where clients can send requests to the engine; empty: nowhere."""
+    watched: str = ""
+    """The depth at which a server of somebody else's is seen here; empty: the engine is ours."""
     frame_bytes: int | None = None
     """How much one frame may write; None: no limit."""
     tab: Tab = "live"

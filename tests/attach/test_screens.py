@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from kvtop.app.watch.fleet_screen import FleetScreen
 from kvtop.app.watch.server_screen import ServerScreen
+from kvtop.app.watch.tables_screen import TablesScreen
+from kvtop.attach.tables_probe import TablesProbe, speaks_zmq
+from kvtop.attach.targets import parse_target
+from kvtop.exporter import plugin
+from kvtop.exporter.export import Exporter
 from tests.attach.fake_server import fake_events, fake_http
 from tests.attach.recorded import messages, pages
 from tests.attach.screens import line_with, shown, styles_of, until, until_shown, watching
+from tests.attach.stand_in_vllm import Request, Scheduler
 from tests.attach.test_metrics import page_of, two_ranks
 
 DEAD = "127.0.0.1:9"
@@ -184,3 +191,97 @@ async def test_untrusted_names_do_not_reach_the_terminal_as_they_are() -> None:
         async with watching(server.url) as (app, _):
             await until_shown(app, "evil")
             assert "\x1b" not in shown(app) and "[@click=x]evil" in shown(app)
+
+
+# --- true tables ------------------------------------------------------------------------------------------------------
+
+
+class Exporting:
+    """A stand-in vLLM with the exporter inside, on a port of its own."""
+
+    def __init__(self, address: str = "tcp://127.0.0.1:0") -> None:
+        scheduler_class = type("Scheduler", (Scheduler,), {})
+        plugin.wrap(scheduler_class, address, "0.32.0")
+        self.scheduler = scheduler_class(40, 4)
+        self.step()
+        exporter = plugin._exporter_of(self.scheduler, address, "0.32.0")
+        assert isinstance(exporter, Exporter)
+        self.exporter = exporter
+
+    @property
+    def address(self) -> str:
+        return self.exporter.outlet.address
+
+    def step(self, steps: int = 1) -> None:
+        for _ in range(steps):
+            self.scheduler.update_from_output(self.scheduler.schedule(), 1)
+
+
+@pytest.fixture
+def exporting() -> Iterator[Exporting]:
+    server = Exporting()
+    server.scheduler.add(Request("req-a", [1] * 9, 20))
+    server.step(3)
+    yield server
+    server.exporter.close()
+
+
+async def test_a_lone_server_with_an_exporter_opens_at_its_true_tables_and_m_leads_to_its_metrics(
+    exporting: Exporting,
+) -> None:
+    with fake_http(pressed()) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
+            await until_shown(app, "true tables", "pool", "req-a", "39 blocks")
+            assert isinstance(app.screen, TablesScreen)
+            exporting.step(2)
+            await pilot.press("m")
+            await until_shown(app, "metrics only", "m true tables", "latency")
+            await pilot.press("m")
+            await until_shown(app, "req-a", "sequences 1 run")
+
+
+async def test_commands_to_a_watched_scheduler_are_refused_in_words(exporting: Exporting) -> None:
+    with fake_http(pressed()) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
+            await until_shown(app, "req-a")
+            await pilot.press("space")
+            await until_shown(app, "this server is watched, it takes no commands")
+
+
+async def test_an_exporter_that_falls_silent_is_said_and_its_last_state_stays(
+    exporting: Exporting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtop.sources.exported.SILENT_SECONDS", 0.3)
+    with fake_http(pressed()) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
+            await until_shown(app, "req-a")
+            exporting.exporter.close()
+            await until_shown(app, "the server is silent", "what is shown is old", "req-a")
+            await pilot.press("escape")
+            await until_shown(app, "metrics only")
+
+
+async def test_an_idle_exporter_is_no_stale_one(exporting: Exporting) -> None:
+    with fake_http(pressed()) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, _):
+            await until_shown(app, "req-a")
+            assert app._tables is not None
+            feed = app._tables.feed
+            feed._heard_s -= 60
+            assert feed.stale_s is None
+
+
+async def test_a_server_that_names_its_tables_is_asked_and_one_that_does_not_is_tried_at_the_usual_port(
+    exporting: Exporting,
+) -> None:
+    with fake_http(pressed()) as server:
+        server.set_json("/kvtop_sources", {"0": {"endpoint": exporting.address.replace("127.0.0.1", "*")}})
+        probe = TablesProbe([parse_target(server.url)])
+        probe.start()
+        end = time.monotonic() + 5
+        while not probe.endpoints and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        probe.close()
+        assert list(probe.endpoints.values()) == [[exporting.address]]
+        assert await speaks_zmq("127.0.0.1", int(exporting.address.rpartition(":")[2]))
+        assert not await speaks_zmq("127.0.0.1", 9) and not await speaks_zmq("127.0.0.1", server.port)

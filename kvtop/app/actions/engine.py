@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def inject(live: LiveScreen) -> None:
-    live.app.push_screen(InjectForm(live.scene, live.form_values))
+    live.app.push_screen(InjectForm(live.destination, live.form_values))
 
 
 def preempt(live: LiveScreen) -> None:

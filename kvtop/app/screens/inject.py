@@ -1,6 +1,6 @@
 """The inject form: what to send, what it will need, send. It keeps its last values; presets fill it in.
 
-The form asks the engine how many tokens a prompt has (a command's reply, a moment after the last key) and never
+The form asks where the requests go how many tokens a prompt has (a reply, a moment after the last key) and never
 guesses; until it knows, the need reads "–". A workload file is read where this program runs.
 """
 
@@ -11,11 +11,11 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Input
 
-from kvtop.app.injection import FIELDS, PRESETS, FormError, need_of, requests_from
-from kvtop.app.scene import Scene
+from kvtop.app.destination import Destination
+from kvtop.app.injection import FIELDS, PRESETS, FormError, requests_from
 from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.form import FieldForm
-from kvtop.engine.control import Measure, Reply
+from kvtop.engine.control import Reply
 from kvtop.engine.requests import Request
 from kvtop.view.clean import clean_line
 from kvtop.view.words import UNKNOWN, count
@@ -23,7 +23,7 @@ from kvtop.view.words import UNKNOWN, count
 MEASURE_AFTER_S = 0.15
 LOOK_AGAIN_S = 1.0
 MOST_MEASURED = 1_000
-"""Different prompts that the engine is asked to count; the need of more stays unknown."""
+"""Different prompts that are asked to be counted; the need of more stays unknown."""
 
 
 class InjectForm(FieldForm[list[Request]]):
@@ -31,12 +31,12 @@ class InjectForm(FieldForm[list[Request]]):
 
     BINDINGS = [Binding("f2", "presets", "presets", show=False)]
 
-    def __init__(self, scene: Scene, values: dict[str, str]) -> None:
-        self._scene = scene
-        fields = [field for field in FIELDS if field.name != "chat" or self._has_chat_template]
+    def __init__(self, destination: Destination, values: dict[str, str]) -> None:
+        self._destination = destination
+        fields = [field for field in FIELDS if field.name != "chat" or destination.has_chat_template]
         super().__init__("inject requests", "F2 presets · ", fields, values)
         self._measured: dict[tuple[str, bool], int] = {}
-        """Prompt, and whether it goes into the chat template → tokens, as the engine counted them."""
+        """Prompt, and whether it goes into the chat template → tokens, as they were counted there."""
         self._asked: set[tuple[str, bool]] = set()
         self._timer: Timer | None = None
 
@@ -65,23 +65,12 @@ class InjectForm(FieldForm[list[Request]]):
         self.app.push_screen(Choose("presets", words, next(iter(PRESETS))), chosen)
 
     def _requests(self) -> list[Request]:
-        view = self._scene.feed.live
-        taken = {row.request_id for row in view.sequences.values()} | {ended.request_id for ended in view.ended}
-        taken |= {request.id for request in self._scene.feed.held}
-        number = view.counters.requests + 1
-        while f"req-{number}" in taken:
-            number += 1
-        return requests_from(self.filled(), number, self._has_chat_template)
-
-    @property
-    def _has_chat_template(self) -> bool:
-        """Also while that is not known yet: what is held is put right when it goes out."""
-        info = self._scene.feed.live.info
-        return info is None or info.chat_template
+        there = self._destination
+        return requests_from(self.filled(), there.first_number(), there.has_chat_template)
 
     def _measure(self) -> None:
         """Ask for the tokens of every prompt that is not counted yet."""
-        if self._scene.feed.live.info is None:
+        if self._destination.not_ready:
             return
         try:
             prompts = {(request.prompt, request.chat) for request in self._requests() if request.prompt}
@@ -99,7 +88,7 @@ class InjectForm(FieldForm[list[Request]]):
                 if self.is_attached:
                     self.show_outcome()
 
-        self._scene.feed.send(Measure(request=Request(id="measure", prompt=prompt, chat=chat)), counted)
+        self._destination.measure(Request(id="measure", prompt=prompt, chat=chat), counted)
 
     def outcome(self) -> Content:
         try:
@@ -109,31 +98,19 @@ class InjectForm(FieldForm[list[Request]]):
         return Content(self._need(requests))
 
     def _need(self, requests: list[Request]) -> str:
-        view = self._scene.feed.live
-        if view.info is None:
-            return "the engine is still loading: what it needs is not known yet; it goes out when the engine is ready"
+        if self._destination.not_ready:
+            return self._destination.not_ready
         what = f"{count(len(requests), 'request')} from the file: " if self.filled()["file"].strip() else ""
         tokens = [len(request.prompt_token_ids or ()) or self._measured.get((request.prompt or "", request.chat), 0)
                   for request in requests]  # fmt: skip
         if not all(tokens):
-            return (
-                f"{what}needs {UNKNOWN} blocks now, up to {UNKNOWN}: the engine is counting the tokens of its prompts"
-            )
-        need = need_of(requests, tokens, view.block_size, view.info.max_model_len)
-        blocks = view.blocks
-        words = (
-            f"{what}needs {count(need.at_once, 'block')} now, up to {need.at_most:,} later; {blocks.free:,} are free"
-        )
-        if blocks.cached:
-            words += f", {blocks.cached:,} cached can be taken back"
-        if need.at_most > blocks.num_blocks:
-            words += f". The pool has {blocks.num_blocks:,}: some will wait or be preempted"
-        return words
+            return f"{what}needs {UNKNOWN} blocks now, up to {UNKNOWN}: the tokens of its prompts are being counted"
+        return what + self._destination.need(requests, tokens)
 
     def action_send(self) -> None:
         try:
             requests = self._requests()
-            self._scene.feed.inject(requests, self._answered)
+            self._destination.send(requests, self._answered)
         except FormError:
             self.app.bell()
         except ValueError as error:

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS, panel_bindings
 from kvtop.app.arrangement import PANELS_OF, Tab
+from kvtop.app.destination import Destination, EngineDestination
 from kvtop.app.marks import panel_for
 from kvtop.app.palette import Palette
 from kvtop.app.picture import with_exact_runs
@@ -79,6 +80,8 @@ class LiveScreen(Screen[None]):
         self.restart = restart
         self.actions = [replace(action, keys=keys.get(action.name, action.keys)) for action in ACTIONS.values()]
         """All of them, with the keys they listen to."""
+        self.destination: Destination = EngineDestination(scene.feed)
+        """Where requests of the inject form go."""
         self.form_values: dict[str, str] = {}
         self._pictures = pictures
         self.grid = PoolGrid(scene, "grid")

@@ -11,13 +11,19 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from kvtop.app.actions.action import key_words
+from kvtop.app.destination import Destination
+from kvtop.app.screens.live import LiveScreen
 from kvtop.app.shell import Shell, ShellSettings
 from kvtop.app.watch.fleet_screen import FleetScreen
 from kvtop.app.watch.scene import WatchScene
 from kvtop.app.watch.screen import Setting, WatchScreen
+from kvtop.app.watch.server_destination import ServerDestination
 from kvtop.app.watch.server_screen import ServerScreen
+from kvtop.app.watch.tables_screen import Tables
 from kvtop.attach.fleet import Fleet
 from kvtop.attach.gpus import GpuWatch
+from kvtop.attach.traffic import ServerTraffic
+from kvtop.view.server_facts import max_model_len
 from kvtop.view.slo import Slo
 
 
@@ -28,8 +34,10 @@ class WatchApp(Shell):
         self.scene = WatchScene(fleet, self.palette, self.terminal, slo, GpuWatch())
         self.scene.look()
         self._setting = Setting(self.themes, self.use_theme, self.pictures_folder, self.keys)
-        self._opened_itself = False
-        """A lone server was shown by itself without being asked for."""
+        self._tables: Tables | None = None
+        """What is subscribed to, while it is shown."""
+        self._may_move = len(fleet.servers) == 1
+        """A lone server may be shown otherwise by itself."""
 
     def get_default_screen(self) -> Screen[None]:
         self.fleet_screen = FleetScreen(self.scene, self._setting, self.open_server)
@@ -41,31 +49,60 @@ class WatchApp(Shell):
         if self.scene.gpu_watch is not None:
             self.scene.gpu_watch.start()
         if len(self.fleet.servers) == 1:
-            self._opened_itself = True
             self.open_server()
 
     def on_unmount(self) -> None:
         if self.scene.gpu_watch is not None:
             self.scene.gpu_watch.close()
+        if self._tables is not None:
+            self._tables.close()
+        for traffic in self.scene.traffics.values():
+            traffic.close()
 
     def tick(self) -> None:
         self.fleet.poll()
-        if self.due():
+        for traffic in self.scene.traffics.values():
+            traffic.poll()
+        due = self.due()
+        if due:
             self.scene.look()
-            self._show_ranks_of_a_lone_server()
-            if isinstance(self.screen, WatchScreen):
-                self.screen.redraw()
+            self._open_by_itself()
+            screen = self._front()
+            if isinstance(screen, WatchScreen):
+                screen.redraw()
+        if self._tables is not None:
+            self._tables.tick(due, self.frame_bytes)
 
-    def _show_ranks_of_a_lone_server(self) -> None:
-        """A server that was opened before it said how many ranks it has, and has several, is a fleet after all."""
-        if self._opened_itself and len(self.scene.rows) > 1 and isinstance(self.screen, ServerScreen):
-            self._opened_itself = False
+    def _front(self) -> WatchScreen | LiveScreen:
+        """The screen in front, whatever dialogs are over it."""
+        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, WatchScreen | LiveScreen))
+
+    def _open_by_itself(self) -> None:
+        """A lone server is shown at its deepest depth, once that is found; one that has several ranks is a fleet after
+        all. Until somebody presses a key."""
+        if not self._may_move:
+            return
+        if len(self.scene.rows) > 1:
+            self._may_move = False
             self.leave_server()
+        elif self.scene.depth(self.scene.place) == "true tables" and self.scene.place.rank:
+            self._may_move = False
+            self.open_tables()
+
+    def on_key(self) -> None:
+        self._may_move = False
+
+    # --- moving between screens ---------------------------------------------------------------------------------------
 
     def open_server(self) -> None:
+        """Show the chosen rank, at the deepest depth it allows."""
         self.fleet.listen(self.scene.server)
         self.scene.tab = "metrics"
-        self.push_screen(ServerScreen(self.scene, self._setting, self.open_tables, self.leave_server))
+        self.push_screen(
+            ServerScreen(self.scene, self._setting, self._destination, self.open_tables, self.leave_server)
+        )
+        if self.scene.depth(self.scene.place) == "true tables":
+            self.open_tables()
 
     def leave_server(self) -> None:
         if len(self.scene.rows) > 1 and isinstance(self.screen, ServerScreen):
@@ -73,19 +110,60 @@ class WatchApp(Shell):
 
     def open_tables(self) -> None:
         """Show the true tables of the chosen rank."""
+        scene = self.scene
+        destination = self._destination()
+        if scene.depth(scene.place) != "true tables" or destination is None or self._tables is not None:
+            self._front().say("this server carries no exporter that could be found (see docs/attach.md)", "warning")
+            return
+        self._tables = Tables(
+            scene.server.tables[int(scene.place.rank or 0)],
+            self._traffic(),
+            destination,
+            self.palette,
+            self.terminal,
+            self._setting,
+            self.leave_tables,
+        )
+        self._tables.start()
+        self.push_screen(self._tables.screen)
+
+    def leave_tables(self) -> None:
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            self.pop_screen()
+            tables.close()
+
+    def _traffic(self) -> ServerTraffic:
+        """What is sent to the chosen server."""
+        scene = self.scene
+        if scene.traffic is None:
+            scene.traffics[scene.place.server] = ServerTraffic(scene.server.target.base)
+        return scene.traffics[scene.place.server]
+
+    def _destination(self) -> Destination | None:
+        """Where the inject form sends to: the chosen server."""
+        scene, place = self.scene, self.scene.place
+
+        def limit() -> float | None:
+            history = scene.history(place)
+            return max_model_len(history.last) if history is not None and history.last is not None else None
+
+        return ServerDestination(self._traffic(), lambda: scene.row, limit)
+
+    # --- the app's own ------------------------------------------------------------------------------------------------
 
     def action_save_picture(self) -> None:
-        self.fleet_screen.save_picture()
+        self._front().save_picture()
 
     def use_theme(self, name: str) -> None:
         palette = self.look_for(name)
         for screen in self.screen_stack:
-            if isinstance(screen, WatchScreen):
+            if isinstance(screen, WatchScreen | LiveScreen):
                 screen.look_again(palette)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action of the screen in front, for the palette."""
-        if isinstance(screen, WatchScreen):
+        if isinstance(screen, WatchScreen | LiveScreen):
             for action in screen.actions:
                 words = f"{action.help}  {key_words(action.keys)}"
                 yield SystemCommand(action.title, words, lambda name=action.name: screen.action_do(name))

@@ -15,13 +15,14 @@ from kvtop.app.terminal import Terminal
 from kvtop.attach.fleet import Depth, Fleet, Place, WatchedServer
 from kvtop.attach.gpus import Gpu, GpuWatch, is_here
 from kvtop.attach.history import RankHistory
+from kvtop.attach.traffic import ServerTraffic
 from kvtop.view.fleet import FleetRow, FleetTotal, fleet_rows, fleet_total
 from kvtop.view.fleet_findings import fleet_findings
 from kvtop.view.fleet_log import FleetLog
 from kvtop.view.server_advice import server_cases
 from kvtop.view.slo import Slo
 
-WatchTab = Literal["metrics", "prefix", "findings"]
+WatchTab = Literal["metrics", "sent", "prefix", "findings"]
 
 FIRST = Place(0, "")
 
@@ -33,6 +34,8 @@ class WatchScene:
     terminal: Terminal
     slo: Slo
     gpu_watch: GpuWatch | None = None
+    traffics: dict[int, ServerTraffic] = field(default_factory=dict)
+    """Server → what was sent to it from here."""
     clock: Callable[[], float] = time.time
     """Wall time in seconds, for the clock in the corner."""
     place: Place = FIRST
@@ -82,6 +85,11 @@ class WatchScene:
 
     def depth(self, place: Place) -> Depth:
         return self.fleet.servers[place.server].depth(place.rank)
+
+    @property
+    def traffic(self) -> ServerTraffic | None:
+        """What was sent to the chosen server; None in a recording."""
+        return self.traffics.get(self.place.server)
 
     def gpus(self, server: WatchedServer) -> Sequence[Gpu]:
         """Those of this machine, where the server runs on it and they can be read."""

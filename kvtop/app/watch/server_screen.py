@@ -11,6 +11,8 @@ from typing import Any, cast
 from textual import on
 
 from kvtop.app.actions.action import Action
+from kvtop.app.destination import Destination
+from kvtop.app.screens.inject import InjectForm
 from kvtop.app.watch.actions import ANYWHERE, READING, SERVER, bindings_of
 from kvtop.app.watch.capacity_panel import CapacityPanel
 from kvtop.app.watch.chart_panel import ChartPanel
@@ -21,12 +23,17 @@ from kvtop.app.watch.places import Places, arrange_server
 from kvtop.app.watch.residency_panels import ContentPanel, TierPanel
 from kvtop.app.watch.scene import WatchScene, WatchTab
 from kvtop.app.watch.screen import Setting, WatchScreen
+from kvtop.app.watch.sent_panel import SentPanel
 from kvtop.app.watch.shape_panel import ShapePanel
 from kvtop.app.widgets.key_line import KeyLine
 from kvtop.app.widgets.tab_strip import TabStrip
+from kvtop.engine.control import Abort
+from kvtop.engine.requests import Request
+from kvtop.view.words import count
 
 TABS: tuple[tuple[str, WatchTab, str], ...] = (
     ("1", "metrics", "metrics"),
+    ("2", "sent", "sent"),
     ("3", "prefix", "logical residency"),
     ("5", "findings", "findings"),
 )
@@ -44,6 +51,8 @@ class ServerTabs(TabStrip):
         return self.scene.tab
 
     def mark(self, tab: str) -> str:
+        if tab == "sent" and self.scene.traffic is not None and self.scene.traffic.under_way:
+            return str(self.scene.traffic.under_way)
         standing = self.scene.log.standing
         return str(len(standing)) if tab == "findings" and standing else ""
 
@@ -68,12 +77,20 @@ class ServerScreen(WatchScreen):
     main_panel = "latency"
 
     def __init__(
-        self, scene: WatchScene, setting: Setting, open_tables: Callable[[], None], leave: Callable[[], None]
+        self,
+        scene: WatchScene,
+        setting: Setting,
+        destination: Callable[[], Destination | None],
+        open_tables: Callable[[], None],
+        leave: Callable[[], None],
     ) -> None:
         super().__init__(scene, setting, (*SERVER, *READING, *ANYWHERE))
+        self._destination = destination
         self._open_tables = open_tables
         self._leave = leave
         self.findings = WatchFindings(scene, "findings")
+        self.sent: SentPanel = SentPanel(scene, "sent")
+        self.form_values: dict[str, str] = {}
         self._contents = ContentPanel(scene, "prefix")
         self.panels = Places(
             arrange_server(scene.tab),
@@ -86,6 +103,7 @@ class ServerScreen(WatchScreen):
             ChartPanel(
                 scene, "flow", "tokens/s out", lambda point: point.generated_tokens_per_s, lambda v: f"{v:,.0f}"
             ),
+            self.sent,
             self._contents,
             TierPanel(scene, "tiers"),
             self.findings,
@@ -101,6 +119,28 @@ class ServerScreen(WatchScreen):
         self.scene.tab = tab
         self.redraw()
         self.set_focus(self.panels.get_child_by_id(self.main_panel if tab == "metrics" else tab))
+
+    def inject(self) -> None:
+        destination = self._destination()
+        if destination is None:
+            self.say("there is no server here to send requests to", "warning")
+        else:
+            self.app.push_screen(InjectForm(destination, self.form_values), self._injected)
+
+    def _injected(self, requests: list[Request] | None) -> None:
+        if requests:
+            self.show_tab("sent")
+
+    def abort(self, everything: bool) -> None:
+        traffic, chosen = self.scene.traffic, self.sent.chosen
+        if traffic is None:
+            return
+        if everything:
+            self.say(f"aborted {count(traffic.abort_all(), 'request')}")
+        elif chosen in traffic.sent:
+            traffic.send(Abort(request_id=chosen))
+        else:
+            self.say("choose a request first: ↑ ↓", "warning")
 
     def scroll_contents(self, rows: int) -> None:
         self._contents.scroll_rows(rows)

@@ -55,6 +55,7 @@ class Headline(Painted):
                 start,
                 Part(1, ((f" {clean_line(info.model, 40)}", named.strong),)),
                 Part(2, ((f" · {self.scene.listening}" if self.scene.listening else "", named.accent),)),
+                Part(2, ((" ", named.text), (f" {self.scene.watched} ", named.badge)) if self.scene.watched else ()),
                 Part(3, ((f" · {info.device} {_short(info.dtype)}", named.text),)),
                 Part(4, ((f" · {info.block_size} tok × {size(info.kv_bytes_per_token)}", named.muted),)),
                 Part(2, ((policy, named.warning),)),
@@ -97,7 +98,7 @@ class Headline(Painted):
         if feed.computing_s is not None:
             return f"▶ computing, {feed.computing_s:.0f} s", named.good
         if state == "failed":
-            return " engine died ", named.alarm
+            return " server silent " if self.scene.watched else " engine died ", named.alarm
         if state in ("loading", "stopped"):
             return {"loading": "◌ loading", "stopped": "■ ended"}[state], named.warning
         if feed.paused:

@@ -64,6 +64,14 @@ def _failed(scene: Scene, width: int) -> list[list[Span]]:
     named, status = scene.palette.named, scene.feed.status
     last = [line for line in status.traceback.strip().splitlines() if line.strip()]
     reason = clean_line(status.detail or (last[-1] if last else "no reason was given"), 300)
+    if scene.watched:
+        return [
+            [(" the server is silent ", named.alarm)],
+            [],
+            *(list(line) for line in wrapped(reason, named.text, width)[:4]),
+            [],
+            [("m", named.accent), (" its metrics   ", named.text), ("q", named.accent), (" quit", named.text)],
+        ]
     return [
         [(" the engine died ", named.alarm)],
         [],
