@@ -7,7 +7,6 @@ again. Text must have come through ``kvtop.view.clean``; nothing here reads mark
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
 from typing import NamedTuple
 
 from rich.segment import Segment
@@ -105,7 +104,11 @@ def fitting(parts: Iterable[Part], cells: int) -> Line:
 
 def strip_of(line: Line, cells: int) -> Strip:
     """A line that is exactly ``cells`` cells wide, ready to be shown; neighbours of one style become one segment."""
-    segments = [
-        Segment("".join(text for text, _ in spans), style) for style, spans in groupby(line, key=lambda span: span[1])
-    ]
+    segments: list[Segment] = []
+    texts: list[str] = []
+    for place, (text, style) in enumerate(line, start=1):
+        texts.append(text)
+        if place == len(line) or line[place][1] is not style:  # a palette has one object a style; comparing is slow
+            segments.append(Segment("".join(texts), style))
+            texts.clear()
     return Strip(segments, cells)

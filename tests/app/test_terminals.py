@@ -45,7 +45,7 @@ def colours_of(app) -> set[ColorType]:
     (Depth.NONE, set()),
 ])  # fmt: skip
 async def test_no_more_colours_are_used_than_there_are_and_every_owner_has_its_glyph(depth, types, monkeypatch) -> None:
-    monkeypatch.setattr("kvtop.app.app.detect", lambda environ, system: detect_as(depth))
+    monkeypatch.setattr("kvtop.app.shell.detect", lambda environ, system: detect_as(depth))
     source = story(num_blocks=96, requests=10)
     source.run(40)
     async with on_stage(source) as (app, pilot):
@@ -62,7 +62,7 @@ async def test_no_more_colours_are_used_than_there_are_and_every_owner_has_its_g
 
 
 async def test_without_room_for_colours_half_cells_are_not_offered(monkeypatch) -> None:
-    monkeypatch.setattr("kvtop.app.app.detect", lambda environ, system: detect_as(Depth.ANSI))
+    monkeypatch.setattr("kvtop.app.shell.detect", lambda environ, system: detect_as(Depth.ANSI))
     source = story(num_blocks=2000, requests=10)
     source.run(10)
     async with on_stage(source, (60, 20)) as (app, pilot):
