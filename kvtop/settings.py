@@ -57,7 +57,7 @@ class Setting:
     """One setting. ``parse`` turns text into its value, or raises a ValueError that says what it expected."""
 
     name: str
-    section: Literal["engine", "model", "screen", "attach"]
+    section: Literal["engine", "model", "vllm", "screen", "attach"]
     parse: Callable[[str], Any]
     default: Any
     help: str
@@ -133,6 +133,11 @@ SETTINGS: tuple[Setting, ...] = (
         "slo", "attach", some_text, "ttft<1 inter_token<0.1",
         "what latencies of watched servers are good enough, in seconds", "LIMITS",
     ),
+    Setting(
+        "vllm_python", "vllm", str, "",
+        "the Python that has vLLM, and kvtop in it; by default the one that runs kvtop", "PATH",
+    ),
+    Setting("control", "vllm", truth, False, "let the vLLM be paused and stepped, by this user only", "true|false"),
     Setting("theme", "screen", some_text, "dark", "colours of the dashboard", "NAME"),
 )  # fmt: skip
 

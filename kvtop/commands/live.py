@@ -8,12 +8,17 @@
   kvtop live --record load.kvrec               everything that happens, for kvtop replay
   kvtop live --listen                          clients can send requests to http://127.0.0.1:8000/v1 (see kvtop serve)
   kvtop live --traffic load.json --once        no screen: one frame as text when all requests have ended
+  kvtop live --engine vllm -- --tensor-parallel-size 2
+                                               the same over a vLLM, which is started and ended with the screen
 
 Press i to send requests, ? for help, q to quit. The engine runs in a process of its own, which ends with the screen.
 
 Without a screen (--once, --json) the frame is printed when the engine is ready; with --traffic, when every request has
 ended or --steps N steps were computed, whichever comes first. Ends with 0 when a frame was printed, 1 when the engine
 failed, 2 for flags that do not go together.
+
+With --engine vllm the server is a vLLM of the Python that --vllm-python names, in which kvtop is installed too; what
+stands after -- are its own flags. Pausing and stepping it needs --control. docs/vllm.md tells more.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_warnings
 from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_engine, wants_frame
 from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
 from kvtop.commands.record_output import add_record_flags, recording_of
+from kvtop.commands.vllm_flags import add_vllm_flags, check_vllm_flags, vllm_plan
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
 from kvtop.engine.requests import Request
 from kvtop.engine.workload import read_workload
@@ -37,7 +43,7 @@ from kvtop.parsing import integer
 from kvtop.settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
-    from kvtop.sources.embedded import EmbeddedSource
+    from kvtop.sources.source import Source
     from kvtop.view.pool_view import PoolView
 
 _OF_A_MODEL = ("model", "device", "dtype", "model_dir", "model_source")
@@ -61,13 +67,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_record_flags(parser)
     add_listen_flags(parser)
     add_engine_flags(parser)
+    add_vllm_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     _refuse_what_does_not_go_together(args)
     traffic = read_workload(args.traffic) if args.traffic else []
     settings = settings_from(args)
-    if not args.sim:
+    if not args.sim and args.engine == "kvtop":
         from kvtop.models.resolve import kind_of_model
 
         require("kvtop live", "torch", "transformers")
@@ -83,10 +90,15 @@ def _refuse_what_does_not_go_together(args: argparse.Namespace) -> None:
     given = [setting.flag for setting in SETTINGS if setting.name in _OF_A_MODEL and hasattr(args, setting.name)]
     if args.sim and given:
         raise WrongUsage(f"--sim runs no model; leave out {given[0]}")
+    check_vllm_flags(args)
     if args.steps is not None and not (wants_frame(args) and args.traffic):
         raise WrongUsage("--steps says when to print a frame; it needs --traffic, and --once or --json")
     if args.listen is not None and wants_frame(args):
         raise WrongUsage("--listen goes with the dashboard; without a screen use kvtop serve")
+    if args.listen is not None and args.engine == "vllm":
+        raise WrongUsage(
+            "--listen is for kvtop's own engine; a vLLM answers clients itself, where --port after -- says"
+        )
     if args.paused and wants_frame(args):
         raise WrongUsage("--paused waits for somebody to go on; with --once or --json use --steps N")
 
@@ -151,11 +163,11 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
     return 0
 
 
-def _engine_source(
-    args: argparse.Namespace,
-    settings: Settings,
-    hear: Hearing,
-) -> EmbeddedSource:
+def _engine_source(args: argparse.Namespace, settings: Settings, hear: Hearing) -> Source:
+    if args.engine == "vllm":
+        from kvtop.sources.vllm import VllmSource
+
+        return VllmSource(vllm_plan(args, settings), hear.batch)
     from kvtop.sources.embedded import ENGINE_COMMAND, SIMULATOR_COMMAND, EmbeddedSource
 
     return EmbeddedSource(settings.engine, SIMULATOR_COMMAND if args.sim else ENGINE_COMMAND, hear.batch, hear.word)

@@ -1,0 +1,1 @@
+from tests.attach.stand_in_vllm import Scheduler as Scheduler
