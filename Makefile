@@ -19,12 +19,13 @@ live: $(READY)
 	@$(BIN)/kvtop live $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not slow and not browser"
+	$(BIN)/pytest -m "not slow and not browser and not vllm"
 	$(BIN)/python tests/wheel_check.py
 
 test-all: lint
-	$(BIN)/pytest $(if $(BROWSER),,-m "not browser")
+	$(BIN)/pytest -m "(slow or not slow)$(if $(BROWSER),, and not browser)$(if $(VLLM_PYTHON),, and not vllm)"
 	@$(if $(BROWSER),,echo "the tests of pages in a browser were left out: there is no Chromium (package chromium)")
+	@$(if $(VLLM_PYTHON),,echo "the tests of a real vLLM were left out: VLLM_PYTHON names no Python that has one")
 	$(BIN)/python tests/wheel_check.py
 
 lint: $(READY)

@@ -59,8 +59,11 @@ def test_every_engine_setting_can_be_set_and_the_rest_keep_their_default(tmp_pat
             "[engine]\nbloc_size = 16\n",
             "unknown key engine.bloc_size, expected one of model, device, dtype, block_size",
         ),
-        ("[engin]\na = 16\n", "unknown section 'engin', expected attach, engine, keys, model, screen; ignored"),
-        ("block_size = 16\n", "unknown section 'block_size', expected attach, engine, keys, model, screen; ignored"),
+        ("[engin]\na = 1\n", "unknown section 'engin', expected attach, engine, keys, model, screen, vllm; ignored"),
+        (
+            "block_size = 1\n",
+            "unknown section 'block_size', expected attach, engine, keys, model, screen, vllm; ignored",
+        ),
         ("[engine\n", "cannot be read as TOML"),
         ("[engine]\nnum_blocks = 4\nkv_memory = '1GiB'\n", "num_blocks and kv_memory exclude each other"),
     ],

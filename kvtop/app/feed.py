@@ -67,6 +67,8 @@ class Feed:
         self.breakpoints = Breakpoints()
         self.stopped_by = ""
         """Why the engine was paused from here, until somebody has been told."""
+        self.late_errors: list[str] = []
+        """What went wrong with commands that nobody waits for any more, until somebody has been told."""
         self.live = PoolView()
         self.findings = FindingsLog()
         """Of the live view, whatever is shown."""
@@ -139,6 +141,8 @@ class Feed:
                 self.status = message
             elif (answer := self._waiting.pop(message.ticket, None)) is not None:
                 answer(message)
+            elif message.error:
+                self.late_errors.append(message.error)
         if messages:
             self._heard_s = self._clock()
             self._fill_gap()

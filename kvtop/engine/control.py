@@ -109,7 +109,8 @@ EngineState = Literal["loading", "running", "idle", "paused", "failed", "stopped
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="message", tag="status", omit_defaults=True):
-    """What the engine process is doing. ``detail`` is a line for the screen, ``traceback`` is set on failure."""
+    """What the engine process is doing. ``detail`` is a line for the screen, ``traceback`` is set on failure, and
+    while something loads that prints: then it is what was printed last."""
 
     state: EngineState
     detail: str = ""

@@ -176,6 +176,12 @@ def scheduled_tokens(output: Any) -> int:
     return int(getattr(output, "total_num_scheduled_tokens", 1))
 
 
+def _name_of(model_config: Any) -> str:
+    """What its API calls the model; a server that was given no name calls it by its path."""
+    name = model_config.served_model_name
+    return str(name if isinstance(name, str) else name[0])
+
+
 def info_of(scheduler: Any, version: str) -> EngineInfo:
     """What does not change while the server runs."""
     config = scheduler.vllm_config
@@ -184,7 +190,7 @@ def info_of(scheduler: Any, version: str) -> EngineInfo:
     block_size = scheduler.kv_cache_manager.coordinator.single_type_managers[0].block_size
     kv_bytes = sum(tensor.size for tensor in cache.kv_cache_tensors)
     return EngineInfo(
-        model=str(config.model_config.model),
+        model=_name_of(config.model_config),
         device=str(config.device_config.device_type),
         dtype=str(config.model_config.dtype).removeprefix("torch."),
         kernel=f"vLLM {version}",

@@ -172,7 +172,7 @@ class Narration:
             if answer is not None and token >= 0:
                 answer.told += 1
                 last = seq in over and seq not in event.seqs[at + 1 :]
-                texts[at] = answer.take_text(answer.heard if last else answer.told)
+                texts[at] = answer.take_text(answer.heard + 1 if last else answer.told)
         return replace(event, texts=texts) if texts != event.texts else event
 
 

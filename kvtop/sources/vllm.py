@@ -259,13 +259,16 @@ class VllmSource:
             else:
                 self._messages.append(message)
         for batch in running.narration.take():
-            self._hand_out(self._with_chat_template(batch, running.readiness.chat_template))
+            self._hand_out(self._introduced(batch, running.readiness.chat_template))
 
-    def _with_chat_template(self, batch: Batch, chat_template: bool) -> Batch:
-        """The exporter sits where no prompt is read: whether there is a template was asked over HTTP."""
-        if batch.snapshot is None or not chat_template:
+    def _introduced(self, batch: Batch, chat_template: bool) -> Batch:
+        """With what the exporter cannot know: whether there is a chat template (it sits where no prompt is read), and
+        which of how many ranks it is."""
+        if batch.snapshot is None:
             return batch
-        info = msgspec.structs.replace(batch.snapshot.info, chat_template=True)
+        info, ranks = batch.snapshot.info, self._plan.ranks
+        device = f"vLLM rank {self._plan.rank} of {ranks}, {info.device}" if ranks > 1 else f"vLLM {info.device}"
+        info = msgspec.structs.replace(info, chat_template=chat_template, device=device)
         return msgspec.structs.replace(batch, snapshot=msgspec.structs.replace(batch.snapshot, info=info))
 
     def _hand_out(self, batch: Batch) -> None:

@@ -138,3 +138,24 @@ async def test_a_missed_batch_is_shown_and_a_snapshot_is_asked_for_once() -> Non
         await settle(app, pilot)
         assert app.scene.view.incomplete_since is None and "incomplete since" not in text(app)
         assert app.scene.view.step == 8
+
+
+async def test_while_something_loads_that_prints_its_last_lines_are_in_sight_and_clean() -> None:
+    source = loading()
+    source.say("loading", "loading weights", traceback="first\nsecond\n\x1b[31mthird [b]\nfourth\nloading weights")
+    async with on_stage(source) as (app, pilot):
+        await settle(app, pilot)
+        shown = text(app)
+        assert shown.index("second") < shown.index("␛[31mthird [b]") < shown.index("fourth") < shown.index("◐ loading")
+        assert "first" not in shown and shown.count("loading weights") == 1
+        await pilot.press("T")
+        await pilot.pause()
+        assert "first" in text(app)
+
+
+async def test_what_goes_wrong_with_a_command_that_nobody_waits_for_is_said() -> None:
+    source = story(96)
+    async with on_stage(source) as (app, pilot):
+        source.messages.append(control.Reply(ticket=0, error="req-9: HTTP 400: too [b]long"))
+        await settle(app, pilot)
+        assert "req-9: HTTP 400: too [b]long" in text(app)

@@ -171,7 +171,7 @@ class Scheduler:
         )
         self.kv_cache_config = SimpleNamespace(kv_cache_tensors=[SimpleNamespace(size=num_blocks * block_size * 100)])
         self.vllm_config = SimpleNamespace(
-            model_config=SimpleNamespace(model="stand-in", dtype="torch.bfloat16", max_model_len=512),
+            model_config=SimpleNamespace(served_model_name="stand-in", dtype="torch.bfloat16", max_model_len=512),
             device_config=SimpleNamespace(device_type="cpu"),
             scheduler_config=SimpleNamespace(max_num_seqs=max_running, max_num_batched_tokens=budget, policy="fcfs"),
             parallel_config=SimpleNamespace(data_parallel_index=0),

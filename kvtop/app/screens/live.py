@@ -128,6 +128,8 @@ class LiveScreen(Screen[None]):
         if self.scene.feed.stopped_by:
             self.say(f"breakpoint, {self.scene.feed.stopped_by}", "warning")
             self.scene.feed.stopped_by = ""
+        while self.scene.feed.late_errors:
+            self.say(self.scene.feed.late_errors.pop(0), "error")
         self.scene.feed.findings.observe(self.scene.feed.live, self.scene.now_s)
         if self.scene.tab == "lab":
             self.lab.tick()

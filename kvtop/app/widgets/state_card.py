@@ -14,6 +14,8 @@ from kvtop.view.words import count
 
 BAR = 28
 SPINNER = "◐◓◑◒"
+LOG_LINES = 3
+"""Of what was printed before, above the line that says what is going on."""
 
 
 def card_for(scene: Scene, width: int) -> list[Line]:
@@ -37,6 +39,8 @@ def _loading(scene: Scene, width: int) -> list[list[Span]]:
     seconds = scene.feed.loading_s
     lines: list[list[Span]] = [list(line) for line in wrapped(clean_line(status.detail), named.strong, width - 2)]
     lines[0].insert(0, (SPINNER[int(seconds * 4) % len(SPINNER)] + " ", named.accent))
+    said = [clean_line(line, width) for line in status.traceback.splitlines()[-1 - LOG_LINES : -1]]
+    lines[:0] = [[(line[:width], named.faint)] for line in said]
     if status.total > 0:
         share = min(1.0, status.done / status.total)
         full = round(share * BAR)
