@@ -158,4 +158,6 @@ async def test_what_goes_wrong_with_a_command_that_nobody_waits_for_is_said() ->
     async with on_stage(source) as (app, pilot):
         source.messages.append(control.Reply(ticket=0, error="req-9: HTTP 400: too [b]long"))
         await settle(app, pilot)
+        app.live.tick(True)
+        await settle(app, pilot)
         assert "req-9: HTTP 400: too [b]long" in text(app)
