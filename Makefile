@@ -34,7 +34,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	@for script in $(filter-out benchmarks/gpu_check.py,$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out benchmarks/gpu_check.py benchmarks/serve_clients.py,$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
