@@ -12,7 +12,7 @@ import functools
 import json
 import queue
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,13 @@ import httpx2
 
 from kvtop.engine.control import Abort, AnyCommand, ClearCache, Inject, Measure, Reply
 from kvtop.engine.requests import Request
+from kvtop.sources.openai_wire import Refused, body_of, bounded, events_of, in_words, reason_of
 from kvtop.view.clean import clean_line
 
 CONNECT_SECONDS = 5.0
 ACCEPT_SECONDS = 2.0
 """An Inject is answered by then: what has not been refused counts as taken."""
 CLOSE_SECONDS = 0.5
-MAX_LINE_BYTES = 1 << 20
-MAX_PAGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,6 @@ class StreamEnded:
 
 
 Word = Reply | Said | StreamEnded
-
-
-class Refused(Exception):
-    """A command that was not carried out; the message is for the operator."""
 
 
 class OpenAIClient:
@@ -145,7 +140,7 @@ class OpenAIClient:
         except Refused as refused:
             error = str(refused)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
-            error = f"{self._url}: {_in_words(failure)}"
+            error = f"{self._url}: {in_words(failure, CONNECT_SECONDS)}"
         self._words.put(Reply(ticket=command.ticket, error=error, value=value))
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -189,14 +184,14 @@ class OpenAIClient:
                 "POST", self._url + path, json=body, headers={"X-Request-Id": request.id}
             ) as response:
                 if response.status_code != 200:
-                    raise Refused(f"HTTP {response.status_code}: {await _reason(response)}")
+                    raise Refused(f"HTTP {response.status_code}: {await reason_of(response)}")
                 taken.set_result("")
-                async for data in _events(response):
+                async for data in events_of(response):
                     self._hear(request.id, data)
         except Refused as refused:
             return f"{request.id}: {refused}"
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
-            return f"{request.id}: {_in_words(failure)}"
+            return f"{request.id}: {in_words(failure, CONNECT_SECONDS)}"
         return ""
 
     def _end(self, request_id: str, taken: asyncio.Future[str], stream: asyncio.Task[str]) -> None:
@@ -264,82 +259,9 @@ class OpenAIClient:
             self._http.stream(method, self._url + path, json=body) as response,
         ):
             if response.status_code != 200:
-                raise Refused(f"HTTP {response.status_code} for {path}: {await _reason(response)}")
-            page = await _bounded(response)
+                raise Refused(f"HTTP {response.status_code} for {path}: {await reason_of(response)}")
+            page = await bounded(response)
         try:
             return json.loads(page) if page else None
         except ValueError:
             raise Refused(f"{path} is not JSON") from None
-
-
-def body_of(request: Request, model: str) -> dict[str, Any]:
-    """A request as the body of ``/v1/completions``, or of ``/v1/chat/completions`` where ``request.chat``. Fields that
-    OpenAI's own API lacks are there only when they are asked for."""
-    body: dict[str, Any] = {
-        "model": model,
-        "stream": True,
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "n": request.n,
-    }
-    if request.chat:
-        body["messages"] = [{"role": "user", "content": request.prompt}]
-    else:
-        body["prompt"] = request.prompt if request.prompt is not None else request.prompt_token_ids
-    start = Request(id=request.id)
-    for name in ("top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos"):
-        if getattr(request, name) != getattr(start, name):
-            body[name] = getattr(request, name)
-    if request.priority:
-        body["priority"] = request.priority
-    if request.salt:
-        body["cache_salt"] = request.salt
-    return body
-
-
-async def _events(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The data of each server-sent event, up to ``[DONE]``. Raises Refused for a line without an end."""
-    rest = b""
-    async for part in response.aiter_bytes():
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:"):
-                data = line[5:].strip()
-                if data == b"[DONE]":
-                    return
-                yield data
-        if len(rest) > MAX_LINE_BYTES:
-            raise Refused(f"a line of its answer is longer than {MAX_LINE_BYTES >> 20} MiB")
-    raise Refused("its answer broke off")
-
-
-async def _bounded(response: httpx2.Response) -> bytes:
-    page = b""
-    async for part in response.aiter_bytes():
-        page += part
-        if len(page) > MAX_PAGE_BYTES:
-            raise Refused(f"its answer is larger than {MAX_PAGE_BYTES >> 20} MiB")
-    return page
-
-
-async def _reason(response: httpx2.Response) -> str:
-    """What a server says of a request that it refuses: OpenAI's form, or whatever it is, cleaned."""
-    page = await _bounded(response)
-    try:
-        said = json.loads(page)
-        said = said.get("error", said)
-        return clean_line(str(said.get("message", said)), 300)
-    except (ValueError, AttributeError):
-        return clean_line(page.decode("utf-8", "replace"), 200)
-
-
-def _in_words(failure: Exception) -> str:
-    """Why there was no answer, from the innermost cause that says anything."""
-    cause: BaseException = failure
-    while (deeper := cause.__cause__ or cause.__context__) is not None:
-        cause = deeper
-    if isinstance(cause, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(failure, TimeoutError | httpx2.TimeoutException):
-        return f"no answer within {CONNECT_SECONDS:g} s"
-    return clean_line(str(failure) or type(failure).__name__, 200)

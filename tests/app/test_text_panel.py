@@ -49,3 +49,15 @@ async def test_a_sequence_that_is_over_keeps_its_last_words_in_the_text_panel(so
         await settle(app, pilot)
         shown = " ".join(text(app).replace("│", " ").split())
         assert f"{row.name} is over (abort) with {row.generated} tokens" in shown
+
+
+async def test_tokens_whose_text_is_told_elsewhere_are_not_taken_for_an_answer_about_to_begin(
+    source: SteppedSource,
+) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("tab", "down", "s")
+        row = app.scene.view.sequences[app.scene.selected or 0]
+        row.raw_text = ""
+        await settle(app, pilot)
+        shown = " ".join(text(app).replace("│", " ").split())
+        assert row.generated >= 8 and f"{row.generated} tokens came without their text" in shown

@@ -15,6 +15,8 @@ from kvtop.view.words import count, duration, who
 
 FROZEN_FROM_S = 1.0
 """A pause shorter than this is no freeze."""
+UNTOLD_TOKENS = 8
+"""So many tokens without any text are no character in the making."""
 
 
 class TextPanel(Framed):
@@ -58,7 +60,7 @@ class TextPanel(Framed):
         asked = row.prompt or f"{row.prompt_tokens:,} prompt tokens, given as ids"
         lines = wrapped(f"asked: {asked}", named.muted, room)[:2]
         said = [line for part in row.text.split("\n") for line in wrapped(part, named.text, room)] if row.text else []
-        lines += said[-max(1, height - len(lines)) :] or wrapped(f"no answer yet: it {_does(row)}", named.muted, room)
+        lines += said[-max(1, height - len(lines)) :] or wrapped(_why_silent(row), named.muted, room)
         return [((" ", named.text), *line) for line in lines]
 
     def _nobody(self) -> str:
@@ -74,6 +76,12 @@ class TextPanel(Framed):
         if view.sequences:
             return "Select a sequence to read along: ↹ to the table, then ↑ ↓; or enter on a block."
         return "Nobody is here to read along with: i sends a request."
+
+
+def _why_silent(row: SequenceView) -> str:
+    if row.generated >= UNTOLD_TOKENS:
+        return f"{row.generated:,} tokens came without their text: it was asked from elsewhere, and is read there"
+    return f"no answer yet: it {_does(row)}"
 
 
 def _does(row: SequenceView) -> str:
