@@ -15,7 +15,7 @@ from kvtop.app.arrangement import Tab
 from kvtop.app.feed import Feed, Rewinds
 from kvtop.app.grid.shape import Zoom
 from kvtop.app.grid.tones import Mode
-from kvtop.app.lab_desk import LabDesk
+from kvtop.app.lab.desk import LabDesk
 from kvtop.app.palette import Palette
 from kvtop.app.recording import RecordingSwitch
 from kvtop.app.terminal import Terminal

@@ -5,6 +5,7 @@
   kvtop sim --policy paged --block-size 1,16,256
   kvtop sim --watermark 0,0.01,0.05             every combination of the values given is a row
   kvtop sim --charge-recompute --card h200      what preemptions cost: seconds, goodput, stalls
+  kvtop sim --live                              side by side on the screen, step by step: twelve slots first
   kvtop sim --from load.kvrec --watermark 5%    what a recording, or a workload file, would have been like
 
 4,000 requests wait at the start (Llama-3-8B, 52 * 10^9 bytes of KV); each step, running requests take what their next
@@ -80,6 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the rows as JSON, unrounded")
     form.add_argument("--csv", action="store_true", help="print the rows as CSV, unrounded")
+    form.add_argument("--live", action="store_true", help="watch up to four rows side by side, in lock step")
     experiment = parser.add_argument_group("experiment", "each flag takes several values: 16,32,64")
     standard = Experiment()
     for name in SETTINGS:
@@ -112,6 +114,8 @@ def run(args: argparse.Namespace) -> int:
     experiments = combinations(given)
     for experiment in experiments:
         _refuse_impossible(experiment)
+    if args.live:
+        return _run_live(args, experiments, bool(given))
     total = sum(experiment.requests for experiment in experiments)
     outcomes = run_all(experiments, args.published, _pricing(args), lambda: _bar(total))
     _say_what_did_not_run(outcomes)
@@ -124,6 +128,14 @@ def run(args: argparse.Namespace) -> int:
 
         print_outcomes(outcomes, args.published)
     return 0
+
+
+def _run_live(args: argparse.Namespace, experiments: list[Experiment], given: bool) -> int:
+    from kvtop.commands.sim_live import presets_for, show
+
+    if _pricing(args) is not None:
+        raise WrongUsage("--live shows steps, and what they cost is known at the end; leave the cost model's flags out")
+    return show(presets_for(experiments, given, args.published))
 
 
 def _flag(name: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from rich.cells import get_character_cell_size
 from rich.style import Style
+from textual.app import App
 from textual.pilot import Pilot
 
 from kvtop.app.app import AppSettings, KvtopApp
@@ -46,7 +47,7 @@ async def settle(app: KvtopApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-def painted(app: KvtopApp) -> Painted:
+def painted(app: App[None]) -> Painted:
     """Rows of (character, style); a wide character is followed by an empty one."""
     rows: Painted = []
     for strip in app.screen._compositor.render_strips():
@@ -70,6 +71,6 @@ def shape_of(app: KvtopApp) -> Shape:
     return shape
 
 
-def text(app: KvtopApp) -> str:
+def text(app: App[None]) -> str:
     """The screen as lines of text."""
     return "\n".join("".join(char for char, _ in row) for row in painted(app))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from textual.pilot import Pilot
 
 from kvtop.app.app import AppSettings, KvtopApp
-from kvtop.app.grid.lab_ink import NO_CELL, TOP, cell_codes
-from kvtop.app.lab_desk import AS_FAST_AS_IT_GOES, SPEEDS, LabDesk
+from kvtop.app.lab.desk import AS_FAST_AS_IT_GOES, SPEEDS, LabDesk
+from kvtop.app.lab.ink import NO_CELL, TOP, cell_codes
+from kvtop.app.lab.screen import LabApp
+from kvtop.app.shell import ShellSettings
 from kvtop.lab.combinations import combinations
 from kvtop.lab.pool_picture import FREE, INTERNAL, KINDS, LIVE, RESERVED
 from kvtop.lab.presets import TWELVE_SLOTS, Preset, experiments_preset
@@ -196,8 +200,6 @@ def test_speed_stays_within_its_table_and_running_ends_with_the_last_lane() -> N
 
 
 def test_a_cell_s_code_is_the_share_of_its_tokens_and_the_kind_of_most_of_the_rest() -> None:
-    import numpy as np
-
     rows = {
         (16, 0, 0, 0, 0, 0): TOP * KINDS + LIVE,
         (8, 3, 5, 0, 0, 0): 4 * KINDS + INTERNAL,
@@ -255,3 +257,47 @@ def test_pictures(keys: tuple[str, ...], size: tuple[int, int], source: SteppedS
             assert "contiguous" in shown and "paged" in shown and shown.count("A") >= 4 + 4
 
     assert snap_compare(app, terminal_size=size, run_before=prepare)
+
+
+# --- by itself --------------------------------------------------------------------------------------------------------
+
+
+async def test_without_an_engine_the_lab_is_the_whole_screen_and_has_the_same_keys(
+    tmp_path: Path,
+) -> None:
+    desk = LabDesk([TWELVE_SLOTS, small_preset()], clock := Clock())
+    settings = ShellSettings(pictures_folder=tmp_path, keys={"step": "f5"}, warnings=("something was odd",))
+    app = LabApp(desk, settings)
+    app._tick_s = 3600.0
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        await pilot.pause(0.3)
+        shown = text(app)
+        assert shown.startswith(" lab  twelve slots") and "POOL" not in shown and "something was odd" in shown
+        assert "f5 step" in shown.splitlines()[-1] and "i inject" not in shown
+        await pilot.press("f5", "f5", "comma")
+        assert desk.shown is not None and desk.shown.step == 2
+        await pilot.press("c", "down", "enter", "greater_than_sign", "space")
+        before = desk.shown.step
+        assert desk.shown.preempted_at == [before] and desk.running
+        clock.now_s += 0.2
+        app.lab_screen.tick()
+        assert desk.shown.step > before and "a small one" in text(app)
+        await pilot.press("t", "down", "enter", "S", "question_mark")
+        assert app.palette.theme.name != "dark" and list(tmp_path.glob("*.svg"))
+        await pilot.pause()
+        assert "The same requests through several policies" in text(app)
+        await pilot.press("escape", "q")
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (12, 6), (30, 8), (40, 12), (90, 14), (300, 100)])
+async def test_any_size_leaves_a_whole_screen(size: tuple[int, int]) -> None:
+    app = LabApp(LabDesk([TWELVE_SLOTS, small_preset()], Clock()), ShellSettings())
+    app._tick_s = 3600.0
+    async with app.run_test(size=size) as pilot:
+        for keys in ((), ("c", "down", "enter"), ("full_stop",) * 20):
+            await pilot.press(*keys)
+            await pilot.pause()
+            lines = text(app).splitlines()
+            assert len(lines) == size[1] and all(len(line) == size[0] for line in lines)
+            assert size[0] < 30 or "step" in lines[0]

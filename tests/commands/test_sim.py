@@ -137,3 +137,39 @@ def test_the_lab_loads_neither_torch_nor_transformers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.endswith("loaded []\n"), done.stdout + done.stderr
+
+
+# --- --live -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--live", "--json"), "not allowed with argument"),
+        (("--live", "--block-size", "1,2,4,8,16", "--policy", "paged"), "up to 4 side by side, these flags make 5"),
+        (("--live", "--charge-recompute"), "leave the cost model's flags out"),
+        (("--live", "--published", "--pool-tokens", "5000"), "slots, --pool-tokens is 5,000"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["sim", *arguments])
+    assert left.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_live_without_a_terminal_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sim", "--live"]) == 1
+    assert "without --live it prints a table" in capsys.readouterr().err
+
+
+def test_flags_put_their_rows_before_the_lab_s_own_presets() -> None:
+    from kvtop.commands.sim_live import presets_for
+    from kvtop.lab.presets import PRESETS
+
+    assert presets_for(combinations({}), given=False, published=False) == list(PRESETS)
+    rows = combinations({"policy": ["paged"], "block_size": [16, 32], "requests": [20]})
+    own, *others = presets_for(rows, given=True, published=False)
+    assert [lane.title for lane in own.build()] == ["paged, 16-token blocks", "paged, 32-token blocks"]
+    assert others == list(PRESETS)

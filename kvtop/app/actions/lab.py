@@ -3,46 +3,63 @@ stepping.py, which on the lab's tab move the lab. Nothing reaches an engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
+
+from textual.app import App
 
 from kvtop.app.actions.action import Action
+from kvtop.app.lab.desk import LabDesk
 from kvtop.app.screens.choose import Choose
 
-if TYPE_CHECKING:
-    from kvtop.app.screens.live import LiveScreen
+
+class Scene(Protocol):
+    @property
+    def lab(self) -> LabDesk: ...
 
 
-def change_speed(live: LiveScreen, direction: int) -> None:
-    live.scene.lab.change_speed(direction)
-    live.redraw()
+class Host(Protocol):
+    """The screen that shows the lab."""
+
+    @property
+    def scene(self) -> Scene: ...
+
+    @property
+    def app(self) -> App[object]: ...
+
+    def redraw(self) -> None: ...
 
 
-def run_to_end(live: LiveScreen) -> None:
-    live.scene.lab.run_to_end()
-    live.redraw()
+def change_speed(screen: Host, direction: int) -> None:
+    screen.scene.lab.change_speed(direction)
+    screen.redraw()
 
 
-def begin_again(live: LiveScreen) -> None:
-    live.scene.lab.begin_again()
-    live.redraw()
+def run_to_end(screen: Host) -> None:
+    screen.scene.lab.run_to_end()
+    screen.redraw()
 
 
-def choose_preset(live: LiveScreen) -> None:
-    desk = live.scene.lab
+def begin_again(screen: Host) -> None:
+    screen.scene.lab.begin_again()
+    screen.redraw()
+
+
+def choose_preset(screen: Host) -> None:
+    desk = screen.scene.lab
     titles = {preset.title: preset.about for preset in desk.presets}
 
     def chosen(title: str | None) -> None:
         if title is not None:
             desk.lay_out(list(titles).index(title))
-            live.redraw()
+            screen.redraw()
 
-    live.app.push_screen(Choose("side by side", titles, desk.preset.title), chosen)
+    screen.app.push_screen(Choose("side by side", titles, desk.preset.title), chosen)
 
 
-LAB: tuple[Action[LiveScreen], ...] = (
-    Action("lab_faster", "up,k", "More steps a second.", "lab", lambda live: change_speed(live, 1), label="faster",
+LAB: tuple[Action[Any], ...] = (
+    Action("lab_faster", "up,k", "More steps a second.", "lab", lambda screen: change_speed(screen, 1), label="faster",
            panel="lab", footer=4),
-    Action("lab_slower", "down,j", "Fewer steps a second.", "lab", lambda live: change_speed(live, -1),
+    Action("lab_slower", "down,j", "Fewer steps a second.", "lab", lambda screen: change_speed(screen, -1),
            label="slower", panel="lab", footer=5),
     Action("lab_end", "end", "To the end, as fast as it goes.", "lab", run_to_end, label="to the end", panel="lab",
            footer=8),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
 from kvtop.app.breakpoints import Breakpoint, FreeBelow, Preemption, Written
-from kvtop.app.lab_desk import LabDesk
+from kvtop.app.lab.desk import LabDesk
 from kvtop.app.screens.choose import Choose
 from kvtop.engine import control
 from kvtop.sources.frames import RecordingError

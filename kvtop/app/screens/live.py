@@ -16,6 +16,7 @@ from textual.widgets import Input
 from kvtop.app.actions import ACTIONS, panel_bindings
 from kvtop.app.arrangement import PANELS_OF, Tab
 from kvtop.app.destination import Destination, EngineDestination
+from kvtop.app.lab.panel import LabPanel
 from kvtop.app.marks import panel_for
 from kvtop.app.palette import Palette
 from kvtop.app.picture import with_exact_runs
@@ -29,7 +30,6 @@ from kvtop.app.widgets.drawing import Drawing
 from kvtop.app.widgets.findings_panel import FindingsPanel
 from kvtop.app.widgets.footer import Footer
 from kvtop.app.widgets.headline import Headline
-from kvtop.app.widgets.lab_panel import LabPanel
 from kvtop.app.widgets.lesson_panel import LessonPanel
 from kvtop.app.widgets.life_panel import LifePanel
 from kvtop.app.widgets.log_panel import LogPanel

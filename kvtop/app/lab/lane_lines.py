@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvtop.app.grid.lab_ink import LabInk, cell_codes
+from kvtop.app.lab.ink import LabInk, cell_codes
 from kvtop.app.lines import Line, Part, Span, fitting, line_width
 from kvtop.app.palette import Palette
 from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED, Counts, PoolPicture

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 AS_FAST_AS_IT_GOES = 1e9
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, AS_FAST_AS_IT_GOES)
 """Steps a second."""
-FRAME_BUDGET_S = 0.04
-"""What a frame may spend on steps: of the tenth of a second between frames, the rest is for drawing and keys."""
+FRAME_BUDGET_S = 0.05
+"""What a frame may spend on steps, and twice that on the way to somewhere: the rest is for drawing and keys."""
 LONGEST_FRAME_S = 0.5
 """A frame that comes later than this makes up for no more."""
 
@@ -122,7 +122,7 @@ class LabDesk:
         """A frame is due: run the steps that are, as far as the frame's share of time goes."""
         now = self._clock()
         passed, self._ticked_s = min(now - self._ticked_s, LONGEST_FRAME_S), now
-        run, deadline = self._run, now + FRAME_BUDGET_S
+        run, deadline = self._run, now + FRAME_BUDGET_S * (1 + self.winding)
         if self._goal is not None:
             while self._goal is not None and self._clock() < deadline:
                 if run.ended or self._goal(run):

@@ -1,23 +1,23 @@
 """The policy lab: the same traffic through several policies in lock step, each its own picture of the same pool.
 
-It places two to four lanes and draws them with ``lab_lane.py``; what runs, and how fast, is the desk's. The lab moves
+It places two to four lanes and draws them with ``lane_lines.py``; what runs, and how fast, is the desk's. The lab moves
 only while it is in sight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.style import Style
 
 from kvtop.app.actions import panel_bindings
-from kvtop.app.grid.lab_ink import LabInk
-from kvtop.app.lab_desk import AS_FAST_AS_IT_GOES
+from kvtop.app.lab.desk import AS_FAST_AS_IT_GOES, LabDesk
+from kvtop.app.lab.ink import LabInk
+from kvtop.app.lab.lane_lines import MOST_SLOTS_IN_A_ROW, LaneLines, Scale, scale_of
 from kvtop.app.lines import Line, Part, Span, between, fitted, fitting
-from kvtop.app.scene import Scene
-from kvtop.app.widgets.lab_lane import MOST_SLOTS_IN_A_ROW, LaneLines, Scale, scale_of
-from kvtop.app.widgets.painted import Framed
+from kvtop.app.terminal import Terminal
+from kvtop.app.widgets.drawing import FramedDrawing, Scenery
 from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
 
 if TYPE_CHECKING:
@@ -29,17 +29,24 @@ FRAMED_FROM = 6
 TALLEST_SLOTS_LANE = 12
 _LEGEND = (
     (0, LIVE, "tokens", ""),
-    (1, RESERVED, "reserved", ": for tokens still to come"),
-    (2, INTERNAL, "internal", ": held, never filled"),
-    (3, EXTERNAL, "external", ": free, but no hole fits the next in line"),
+    (1, RESERVED, "reserved", " for tokens to come"),
+    (2, INTERNAL, "internal", ": never filled"),
+    (3, EXTERNAL, "external", ": free, but no hole fits"),
     (4, FREE, "free", ""),
 )
 
 
-class LabPanel(Framed, can_focus=True):
+class LabScenery(Scenery, Protocol):
+    terminal: Terminal
+    lab: LabDesk
+
+
+class LabPanel(FramedDrawing, can_focus=True):
     BINDINGS = panel_bindings("lab")
 
-    def __init__(self, scene: Scene, id: str) -> None:
+    scene: LabScenery
+
+    def __init__(self, scene: LabScenery, id: str) -> None:
         super().__init__(scene, id)
         self._ink = LabInk(scene.palette, scene.terminal.fine_marks)
         self._drawn: list[LaneLines] = []
@@ -128,16 +135,20 @@ class LabPanel(Framed, can_focus=True):
         title: list[Span] = [(lane.title, named.good if ended else named.title)]
         note: list[Span] = [("done", named.good)] if ended else [(lane.note, named.muted)] if lane.note else []
         if height < FRAMED_FROM:
-            inner = self._drawn[at].lines(lane, scale, width, height - 1)
+            inner = self._inside(at, lane, scale, width, height - 1)
             return [between(title, note, width, blank), *(fitted(line, width, blank) for line in inner)]
-        inner = self._drawn[at].lines(lane, scale, width - 2, height - 2)
-        inner += [()] * (height - 2 - len(inner))
+        inner = self._inside(at, lane, scale, width - 2, height - 2)
         side: Span = ("│", named.border)
         return [
             self._edge("╭", "╮", title, note, width),
             *((side, *fitted(line, width - 2, blank), side) for line in inner),
             self._edge("╰", "╯", (), (), width),
         ]
+
+    def _inside(self, at: int, lane: Lane, scale: Scale, width: int, height: int) -> list[Line]:
+        """Exactly ``height`` lines."""
+        lines = self._drawn[at].lines(lane, scale, width, height)[:height]
+        return lines + [()] * (height - len(lines))
 
     @property
     def frame(self) -> Style:
