@@ -29,8 +29,8 @@ from kvtop.view.pool_view import PoolView
 
 START_SECONDS = 600
 REQUESTS = 10
-PROMPT_TOKENS = 96
-NEW_TOKENS = 160
+PROMPT = "You are pupil {}. Explain in plain words, for somebody who has never heard of it, why systems page memory."
+NEW_TOKENS = 200
 STEPS = 5
 
 
@@ -103,10 +103,9 @@ class Run:
         began_s = time.monotonic()
         self.wait(lambda: self.view.info is not None, START_SECONDS)
         found.ready_s = time.monotonic() - began_s
-        prompts = [[100 + i] * 32 + [7] * (PROMPT_TOKENS - 32) for i in range(REQUESTS)]
         requests = [
-            Request(id=f"req-{i}", prompt_token_ids=prompt, max_tokens=NEW_TOKENS, ignore_eos=True)
-            for i, prompt in enumerate(prompts)
+            Request(id=f"req-{i}", prompt=PROMPT.format(i), chat=True, max_tokens=NEW_TOKENS, ignore_eos=True)
+            for i in range(REQUESTS)
         ]
         self.command(Inject(requests=requests))
         self.wait(lambda: view.counters.preemptions, 600)
@@ -135,7 +134,7 @@ class Run:
         self.command(Step(steps=1))
         self.wait(lambda: view.step > step, 60)
         found.step_s.append(time.monotonic() - began_s)
-        self.rest(1.0)
+        self.rest(2.0)
         found.stepped.append(view.step - step)
         for row in running:
             generated, characters = before[row.seq]

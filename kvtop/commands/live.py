@@ -147,9 +147,11 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
     if args.steps is not None:
         commands = [Pause(), *commands, Step(steps=args.steps)]
 
+    expected = len(traffic) if args.engine == "kvtop" else sum(request.n for request in traffic)  # vLLM counts samples
+
     def done(view: PoolView) -> bool:
         ended = view.counters.completed + view.counters.rejected
-        return ended >= len(traffic) or (args.steps is not None and view.counters.steps >= args.steps)
+        return ended >= expected or (args.steps is not None and view.counters.steps >= args.steps)
 
     recorder, findings = Recorder([]), FindingsLog()
     with recording_of(args, recorder):

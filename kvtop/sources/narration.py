@@ -20,6 +20,8 @@ from kvtop.engine.requests import Request
 from kvtop.sources.openai_client import Said, StreamEnded
 
 WAIT_SECONDS = 0.25
+STEPPED_WAIT_SECONDS = 1.5
+"""Where somebody steps, word by word: nothing piles up meanwhile."""
 MOST_PROMPT = 300
 """Characters of a prompt that are told."""
 _COMPLETION = re.compile(r"(?:(\d+)_)?cmpl-(.+)-0-[0-9a-f]{8}")
@@ -96,12 +98,12 @@ class Narration:
         """A batch as the exporter sent it."""
         self._waiting.append((self._clock(), self._named(batch)))
 
-    def take(self) -> list[e.Batch]:
+    def take(self, patience_s: float = WAIT_SECONDS) -> list[e.Batch]:
         """The batches whose texts are there, or were waited for long enough."""
         ready = []
         while self._waiting:
             arrived_s, batch = self._waiting[0]
-            if self._clock() - arrived_s < WAIT_SECONDS and not self._is_heard(batch):
+            if self._clock() - arrived_s < patience_s and not self._is_heard(batch):
                 break
             self._waiting.popleft()
             ready.append(self._with_texts(batch))

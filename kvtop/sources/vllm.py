@@ -34,7 +34,7 @@ from kvtop.engine.events import Batch, Changed, Completed, Queued
 from kvtop.sources.controller import Controller
 from kvtop.sources.exported import SILENT_SECONDS, ExportedSource
 from kvtop.sources.kept_process import KeptProcess
-from kvtop.sources.narration import Narration
+from kvtop.sources.narration import STEPPED_WAIT_SECONDS, WAIT_SECONDS, Narration
 from kvtop.sources.openai_client import OpenAIClient, Said, StreamEnded
 from kvtop.sources.server_log import newest_words, progress_of
 from kvtop.sources.source import Message
@@ -258,7 +258,7 @@ class VllmSource:
                     self._messages.append(message)
             else:
                 self._messages.append(message)
-        for batch in running.narration.take():
+        for batch in running.narration.take(STEPPED_WAIT_SECONDS if self._paused else WAIT_SECONDS):
             self._hand_out(self._introduced(batch, running.readiness.chat_template))
 
     def _introduced(self, batch: Batch, chat_template: bool) -> Batch:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +31,9 @@ from kvtop.engine.control import (
 )
 from kvtop.engine.events import Batch
 from kvtop.engine.requests import Request
-from kvtop.exporter.private import private_folder
 from kvtop.failure import Failure, WrongUsage
 from kvtop.sources import vllm as vllm_source
+from kvtop.sources import vllm_command
 from kvtop.sources.vllm import VllmSource
 from kvtop.sources.vllm_command import VllmPlan, check_python
 from kvtop.view.pool_view import PoolView
@@ -42,10 +43,15 @@ FAKE_SITE = Path(__file__).parent / "fake_site"
 
 
 @pytest.fixture(autouse=True)
-def _fake_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fake_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stand-in on the path of whatever is started, in a folder of its own with a short name: sockets lie there."""
     monkeypatch.setenv("PYTHONPATH", f"{TOP}:{FAKE_SITE}")
     monkeypatch.setattr(vllm_source, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(vllm_source, "REPORT_SECONDS", 0.01)
+    with tempfile.TemporaryDirectory(prefix="kv", dir="/tmp") as folder:
+        monkeypatch.setattr(vllm_command, "private_folder", lambda: Path(folder))
+        yield
+        assert list(Path(folder).iterdir()) == [], "a folder of a server that is gone was left"
 
 
 class Watching:
@@ -113,15 +119,8 @@ def plan(model: str = "some-model", control: bool = True, theirs: tuple[str, ...
     return VllmPlan(python=sys.executable, model=model, theirs=theirs, control=control)
 
 
-@pytest.fixture(scope="module")
-def _leftovers() -> Iterator[None]:
-    before = set(private_folder().glob("live-*"))
-    yield
-    assert set(private_folder().glob("live-*")) <= before, "a folder of a server that is gone was left"
-
-
 @pytest.fixture
-def watching(_leftovers: None) -> Iterator[Watching]:
+def watching() -> Iterator[Watching]:
     watching = Watching(VllmSource(plan(theirs=("--tensor-parallel-size", "2"))))
     yield watching
     watching.source.close()
@@ -310,7 +309,7 @@ def test_nothing_is_left_when_somebody_is_killed_without_a_chance_to_clean_up(vi
     os.kill(program.pid if victim == "the program" else keeper, signal.SIGKILL)
     wanted = [server]
     if victim == "the program":
-        wanted.append(psutil.Process(daemon))
+        wanted += [psutil.Process(daemon), psutil.Process(keeper)]
     _, alive = psutil.wait_procs(wanted, timeout=8)
     program.kill()
     program.wait()
