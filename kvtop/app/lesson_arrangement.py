@@ -16,7 +16,7 @@ GRID_LINES = 8
 """What the grid keeps before a second panel gets a place."""
 PANEL_LINES = (6, 9)
 """Least and largest height of the panels under the grid."""
-MOST_PANELS = 3
+MOST_PANELS = 2
 """Under the grid."""
 
 

@@ -89,9 +89,11 @@ class Admission:
         )
 
     def report_wait(self, head: Sequence, reason: WaitReason, needed: int) -> None:
-        """Tell why the head waits, when that changed."""
-        known = head.wait
-        if known is not None and (known.reason, known.needed) == (reason, needed):
+        """Tell why the head waits, when that changed; for a region also when there is room, but not in one piece."""
+        known, free = head.wait, self.kv.pool.num_free
+        same = known is not None and (known.reason, known.needed) == (reason, needed)
+        in_pieces_now = known is not None and self.kv.policy.contiguous and known.free < needed <= free
+        if same and not in_pieces_now:
             return
         head.wait = Waits(
             id=self.journal.last_id + 1,
@@ -99,7 +101,7 @@ class Admission:
             seq=head.seq,
             reason=reason,
             needed=needed,
-            free=self.kv.pool.num_free,
+            free=free,
             cached=self.kv.pool.num_cached,
             promised=self.promised(),
             watermark_blocks=self.config.watermark * self.config.num_blocks,

@@ -221,10 +221,11 @@ class Course:
             self._hold(player)
 
     def _hold(self, player: Player) -> None:
-        """A scene that is stepped through: should the student have let the engine run, it stops at the done task."""
+        """The task was just done. In a scene that is stepped through, an engine that was let run stops there."""
         if player.scene is None or player.position in self._paused_for:
             return
         self._paused_for.add(player.position)
+        self.fault = ""
         if player.scene.done and _steps_by_hand(player) and not self._desk.view.paused:
             self._desk.send(Pause())
 
@@ -280,11 +281,12 @@ class Course:
 
     def type_in(self, text: str) -> None:
         """A guess or an answer, as it was typed; ``verdict`` or ``fault`` says what came of it."""
-        player, question = self.player, self.question
-        if player is None:
+        player, question, scene = self.player, self.question, self.scene
+        asked = question if question is not None else scene.guess if scene is not None else None
+        if player is None or asked is None:
             return
         try:
-            given = choice_of(text, question.choices) if question and question.choices else number_of(text)
+            given = choice_of(text, asked.choices) if asked.choices else number_of(text)
         except ValueError as error:
             self.fault = str(error)
             return

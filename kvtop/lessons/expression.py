@@ -38,6 +38,8 @@ class FactSource(Protocol):
 
     def fact_of(self, name: str, request_id: str) -> float: ...
 
+    def knows(self, request_id: str) -> bool: ...
+
 
 class Expression:
     """A formula that was found to be well formed.

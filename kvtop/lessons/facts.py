@@ -44,12 +44,15 @@ class Facts:
         self._view = view
         self._start = msgspec.structs.replace(view.counters)
         self._of_request: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._request_of: dict[int, str] = {}
+        """By sequence."""
+        self._held: dict[str, set[int]] = {}
+        """Blocks of each request after the last batch."""
 
     def take(self, batch: e.Batch) -> None:
-        """Note how the requests stand after the batch."""
+        """Note what happened within the batch, and how the requests stand after it."""
         for event in batch.events:
-            if isinstance(event, e.Completed):
-                self._of_request[event.request_id]["preemptions"] = event.preemptions
+            self._note(event)
         held: defaultdict[str, set[int]] = defaultdict(set)
         lines: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for sequence in self._view.sequences.values():
@@ -66,6 +69,30 @@ class Facts:
             known["blocks"] = len(held[request_id])
             known["most_blocks"] = max(known.get("most_blocks", 0), known["blocks"])
             known["sequences"] = max(known.get("sequences", 0), len(sequences))
+        self._held = dict(held)
+        self._request_of = {sequence.seq: sequence.request_id for sequence in self._view.sequences.values()}
+
+    def _note(self, event: e.AnyEvent) -> None:
+        """What the view does not show after the batch: what a sequence had that ended in it."""
+        if isinstance(event, e.Completed):
+            self._of_request[event.request_id]["preemptions"] = event.preemptions
+        elif isinstance(event, e.Finished):
+            known = self._of_request[event.request_id]
+            tokens = known.get("prompt_tokens", 0) + event.generated
+            known["tokens"] = max(known.get("tokens", 0), tokens)
+        elif isinstance(event, e.Queued):
+            self._request_of[event.seq] = event.request_id
+        elif isinstance(event, e.Allocated | e.Copied) and (request_id := self._request_of.get(event.seq)):
+            held = self._held.setdefault(request_id, set())
+            held.update(e.from_runs(event.runs) if isinstance(event, e.Allocated) else [event.dst])
+            known = self._of_request[request_id]
+            known["most_blocks"] = max(known.get("most_blocks", 0), len(held))
+        elif isinstance(event, e.Preempted):
+            self._held.pop(self._request_of.get(event.seq, ""), None)
+
+    def knows(self, request_id: str) -> bool:
+        """The request has come."""
+        return request_id in self._of_request
 
     def fact(self, name: str) -> float:
         """A fact of FACTS; 0 before the engine is there."""

@@ -27,7 +27,10 @@ def with_figures(text: str, formula: Callable[[str], Expression], facts: FactSou
     """``text`` with every formula worked out; ``facts`` is None before the engine is there."""
 
     def figure(place: re.Match[str]) -> str:
-        return UNKNOWN if facts is None else number(formula(place[1]).value(facts))
+        asked = formula(place[1])
+        if facts is None or not all(facts.knows(request_id) for request_id in asked.request_ids):
+            return UNKNOWN
+        return number(asked.value(facts))
 
     return _PLACE.sub(figure, text)
 

@@ -42,6 +42,8 @@ class Guess(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     text: str
     truth: str
+    choices: list[str] = []
+    """With them the truth is the index (from 0) of one."""
     unit: str = ""
 
 

@@ -59,15 +59,15 @@ class Player:
         return not needs or bool(formula(needs).value(self._facts))
 
     def enter(self) -> list[AnyCommand]:
-        """What the engine is told when the scene opens: first the requests, then the commands in order. Nothing when
-        it was open before."""
-        scene = self.scene
-        if scene is None or self.position <= self.entered:
-            return []
-        self.entered = self.position
-        commands: list[AnyCommand] = [Inject(requests=list(scene.send))] if scene.send else []
-        for text in scene.do:
-            commands += self._resolve(parse_command(text))
+        """What the engine is told when the scene opens: first the requests, then the commands in order; those of
+        scenes that were passed while the engine was not there before them. Nothing when it was open before."""
+        commands: list[AnyCommand] = []
+        for scene in self.lesson.scenes[self.entered + 1 : self.position + 1]:
+            if scene.send:
+                commands.append(Inject(requests=list(scene.send)))
+            for text in scene.do:
+                commands += self._resolve(parse_command(text))
+        self.entered = max(self.entered, min(self.position, len(self.lesson.scenes) - 1))
         return commands
 
     def _resolve(self, command: SceneCommand) -> list[AnyCommand]:

@@ -45,6 +45,8 @@ def wait_words(wait: e.Waits) -> str:
         case "token_budget":
             return "the tokens of this step are spent"
         case "blocks":
+            if wait.free >= wait.needed and not wait.promised:
+                return f"needs {count(wait.needed, 'block')} in one piece; {wait.free:,} free, not in one"
             return needs + (f", {wait.promised:,} promised to prefills" if wait.promised else "")
         case "watermark":
             return f"{needs}; the watermark keeps {wait.watermark_blocks:,.1f}".removesuffix(".0")

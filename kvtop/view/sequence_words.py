@@ -35,6 +35,8 @@ def waits_briefly(row: SequenceView, head: str) -> str:
     match wait.reason:
         case "seats":
             return f"no seat: {wait.running:,} run"
+        case "blocks" if wait.free >= wait.needed and not wait.promised:
+            return f"needs {wait.needed:,} in one piece"
         case "blocks":
             had = f"{wait.free + wait.cached:,} to be had" if wait.cached else f"{wait.free:,} free"
             return f"needs {wait.needed:,}, {had}"

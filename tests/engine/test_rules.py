@@ -68,8 +68,9 @@ def test_a_reservation_waits_for_a_hole_although_the_sum_would_do() -> None:
         harness.step()
     pool = harness.scheduler.kv.pool
     assert pool.num_free == 4 and pool.largest_hole() == 2
-    (waits,) = harness.of(Waits)
-    assert (waits.reason, waits.needed) == ("blocks", 3)
+    short, in_pieces = harness.of(Waits)
+    assert (short.reason, short.needed, short.free) == ("blocks", 3, 0)
+    assert (in_pieces.reason, in_pieces.needed, in_pieces.free) == ("blocks", 3, 4)
     harness.drain()
     assert set(harness.ended) == {"A", "B", "C", "D"}
 

@@ -98,6 +98,9 @@ class Numbers:
     def fact(self, name: str) -> float:
         return {"free_blocks": 7, "block_size": 4}.get(name, 0)
 
+    def knows(self, request_id: str) -> bool:
+        return request_id == "a"
+
     def fact_of(self, name: str, request_id: str) -> float:
         return 3 if (name, request_id) == ("blocks", "a") else 0
 

@@ -109,3 +109,13 @@ def test_a_watermark_keeps_the_second_half_of_its_lesson_from_preempting() -> No
     student = Student(lesson)
     student.play()
     assert student.player.answer(0).truth == student.view.counters.preemptions > 0
+
+
+def test_what_a_request_had_in_its_last_step_counts_too() -> None:
+    lesson = LIBRARY.find("block-tables")
+    assert lesson is not None
+    student = Student(lesson)
+    student.play()
+    player = student.player
+    assert player.words('{tokens("a")} {prompt_tokens("a")}') == "30 6"
+    assert player.words('{most_blocks("a")} {blocks("a")}') == f"{-(-29 // 4)} 0"

@@ -152,6 +152,11 @@ def test_every_reason_to_wait_has_words(reason: e.WaitReason, words: str) -> Non
     assert wait_words(waits) == words
 
 
+def test_room_that_is_there_but_not_in_one_piece_is_told_as_such() -> None:
+    waits = e.Waits(id=1, seq=1, reason="blocks", needed=3, free=4, cached=0)
+    assert wait_words(waits) == "needs 3 blocks in one piece; 4 free, not in one"
+
+
 def test_every_reason_to_wait_that_there_is_was_tried_above() -> None:
     assert set(get_args(e.WaitReason)) == {
         *("seats", "token_budget", "blocks", "watermark", "swapped_first", "siblings", "preemption_bound")

@@ -18,6 +18,7 @@ from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Framed
 from kvtop.lessons.course import HINTS, Course
 from kvtop.lessons.figures import number
+from kvtop.lessons.lesson import Guess, Question
 from kvtop.lessons.player import Player
 from kvtop.view.clean import clean_line, clean_text
 from kvtop.view.words import count
@@ -63,8 +64,7 @@ class LessonPanel(Framed, can_focus=True):
             return ()
         scenes = len(player.lesson.scenes)
         place = "question" if player.scene is None else f"scene {player.position + 1} of {scenes}"
-        simulated: list[Span] = [("no model: made-up words · ", named.warning)] if course.simulated else []
-        return [*simulated, (place, named.muted)]
+        return [(place, named.muted)]
 
     def note(self) -> Sequence[Span]:
         named, course = self.scene.palette.named, self.scene.course
@@ -121,6 +121,9 @@ class LessonPanel(Framed, can_focus=True):
             words = "The scenes before are played again, so that the engine is where you left it."
             return self._said("◌", words, named.warning, room)
         lines: list[Line] = []
+        if course.simulated and player.position == 0:
+            words = "No model here: words and times are made up; scheduler, blocks and queues are the real ones."
+            lines += self._said("≈", words, named.muted, room)
         if course.watch:
             lines += self._said("◉", f"watch {words_for(course.watch)}", named.warning, room)
         lines += self._to_answer(course, player, room) if player.scene is None else self._to_do(course, player, room)
@@ -135,6 +138,7 @@ class LessonPanel(Framed, can_focus=True):
             words = f"guess first: {player.words(scene.guess.text)}"
             return [
                 *self._said("?", words, named.strong, room),
+                *self._choices(scene.guess.choices, room),
                 *self._said(" ", "n: type your guess", named.accent, room),
             ]
         lines = self._said("▶", player.words(scene.task), named.strong, room) if scene.task else []
@@ -142,8 +146,8 @@ class LessonPanel(Framed, can_focus=True):
             return lines
         if scene.guess is not None and (truth := player.guess_truth) is not None:
             guess = course.guesses.get(player.position)
-            told = f"it is {number(truth)} {scene.guess.unit}".strip()
-            words = told if guess is None else f"you guessed {number(guess)}; {told}"
+            told = f"it is {_answer(truth, scene.guess)}"
+            words = told if guess is None else f"you guessed {_answer(guess, scene.guess)}; {told}"
             lines += self._said("=", words, named.accent, room)
         if scene.task:
             lines += self._said("✓", "done: n goes on", named.good, room)
@@ -151,19 +155,16 @@ class LessonPanel(Framed, can_focus=True):
 
     def _to_answer(self, course: Course, player: Player, room: int) -> list[Line]:
         named, question, verdict = self.scene.palette.named, player.lesson.question, course.verdict
-        lines: list[Line] = []
-        for index, words in enumerate(question.choices, start=1):
-            lines += self._said(f"{index}", clean_line(words), named.text, room)
+        lines = self._choices(question.choices, room)
         if verdict is not None and verdict.right:
-            truth = question.choices[int(verdict.truth)] if question.choices else number(verdict.truth)
-            lines += self._said("✓", f"{truth} {question.unit}".strip(), named.good, room)
+            lines += self._said("✓", _answer(verdict.truth, question), named.good, room)
             lines += self._said(" ", verdict.said, named.text, room)
             return lines + self._what_next(course, room)
         if verdict is not None:
             lines += self._said("✗", "Not what happened here. " + verdict.said, named.warning, room)
             if course.told:
-                truth = question.choices[int(verdict.truth)] if question.choices else number(verdict.truth)
-                lines += self._said("=", f"In this run it was {truth} {question.unit}".strip(), named.strong, room)
+                words = f"In this run it is {_answer(verdict.truth, question)}"
+                lines += self._said("=", words, named.strong, room)
                 return lines + self._what_next(course, room)
             left = HINTS - course.wrong_answers
             words = f"n: answer again; after {count(left, 'more wrong one')} it is told"
@@ -173,6 +174,14 @@ class LessonPanel(Framed, can_focus=True):
                 "!", "What this asks about is over. R plays the lesson again.", named.warning, room
             )
         return lines + self._said(" ", "n: type your answer", named.accent, room)
+
+    def _choices(self, choices: Sequence[str], room: int) -> list[Line]:
+        named = self.scene.palette.named
+        return [
+            line
+            for index, words in enumerate(choices, start=1)
+            for line in self._said(f"{index}", words, named.text, room)
+        ]
 
     def _what_next(self, course: Course, room: int) -> list[Line]:
         following = course.next_lesson()
@@ -193,3 +202,10 @@ class LessonPanel(Framed, can_focus=True):
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self.scroll_text(-2)
+
+
+def _answer(value: float, asked: Guess | Question) -> str:
+    """A guess or an answer in words."""
+    if asked.choices:
+        return clean_line(asked.choices[int(value)])
+    return f"{number(value)} {clean_line(asked.unit)}".strip()
