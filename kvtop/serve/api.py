@@ -54,7 +54,7 @@ class Api:
                 Route("/metrics", self._metrics_page, methods=["GET"]),
                 Route("/kv_event_sources", _always(event_sources), methods=["GET"]),
                 Route("/kvtop_sources", _always(table_sources), methods=["GET"]),
-                Route("/openapi.json", _always(description()), methods=["GET"]),
+                Route("/openapi.json", self._description, methods=["GET"]),
             ],
             exception_handlers={ApiFault: _tell_fault, HTTPException: _tell_http, Exception: _tell_own_fault},
         )
@@ -81,6 +81,13 @@ class Api:
             raise ApiFault(503, "the server is ending", code="ending")
         _ = self._link.info  # raises where there is no engine
         return JSONResponse({"status": "ok", "engine": self._link.status.state})
+
+    async def _description(self, request: Request) -> Response:
+        try:
+            model: str | None = self._calls.model
+        except ApiFault:
+            model = None
+        return JSONResponse(description(model))
 
     async def _metrics_page(self, request: Request) -> Response:
         page, media_type = self._metrics.page()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import msgspec
@@ -25,10 +24,12 @@ _FAULTS = {
 }
 
 
-@functools.cache
-def description() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+def description(model: str | None) -> dict[str, Any]:
+    """OpenAPI 3.1. ``model`` is the one that is served; None: the engine is not there to say."""
     _, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    if model is not None:
+        for asked in (CompletionAsked, ChatAsked):
+            components[asked.__name__]["properties"]["model"] = {"type": "string", "enum": [model]}
     return {
         "openapi": "3.1.0",
         "info": {
