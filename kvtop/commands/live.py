@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_warnings, settings_from, typed
 from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_engine, wants_frame
 from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
+from kvtop.commands.pool_output import say_pool
 from kvtop.commands.record_output import add_record_flags, recording_of
 from kvtop.commands.vllm_flags import add_vllm_flags, check_vllm_flags, vllm_plan
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
@@ -161,6 +162,8 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
                 view = watch_until(source, commands, done, report, findings.observe)
         finally:
             source.close()
+    if view.info is not None:
+        say_pool(view.info)
     print_frame(view, state_of_engine(view), findings.standing, as_json=args.json)
     return 0
 

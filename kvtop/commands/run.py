@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from kvtop.commands.bars import count_bar, stage_bar
 from kvtop.commands.engine_flags import add_engine_flags, say_warnings, settings_from
+from kvtop.commands.pool_output import say_pool
 from kvtop.commands.run_report import BAD_ENDS, RunReport
 from kvtop.commands.run_tables import print_run, run_as_json
 from kvtop.engine.control import Inject
 from kvtop.engine.events import Batch
-from kvtop.engine.pool_size import PoolSize
 from kvtop.engine.workload import WorkloadError, read_workload
 from kvtop.extra import require
 from kvtop.view.clean import clean_line
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         from kvtop.engine.assembly import build_engine  # torch and transformers, seconds
 
         engine = build_engine(settings.engine, report, _self_check() if args.check else None)
-    _say_pool(engine)
+    say_pool(engine.info)
     refusal = engine.apply(Inject(requests=requests)).error
     if refusal:
         raise WorkloadError(f"{args.workload}: {refusal}")
@@ -90,16 +90,6 @@ def _drive(engine: Engine, outcome: RunReport) -> None:
 def _figures(batch: Batch, outcome: RunReport) -> str:
     speed = f"{outcome.generated_tokens / outcome.wall_s:,.0f} tok/s" if outcome.wall_s else "– tok/s"
     return f"{speed} · step {batch.step:,} · {outcome.preemptions:,} preempted"
-
-
-def _say_pool(engine: Engine) -> None:
-    """The pool's size in blocks and bytes, and what it can hold, on stderr."""
-    info = engine.info
-    pool = PoolSize(info.num_blocks, info.block_size, info.kv_bytes_per_token)
-    for line in pool.report(info.max_model_len):
-        print(line, file=sys.stderr)
-    if warning := pool.warning(info.max_model_len):
-        print(f"kvtop: warning: {warning}", file=sys.stderr)
 
 
 def _print(final: Batch, outcome: RunReport, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from kvtop.commands.engine_flags import add_engine_flags, say_warnings, settings_from, typed
+from kvtop.commands.pool_output import say_pool
 from kvtop.commands.serve_flags import add_serve_flags, front_settings
 from kvtop.engine.control import Status
 from kvtop.extra import require
@@ -153,6 +154,8 @@ class Serving:
     def _say_where(self) -> None:
         link, address = self._front.link, self._front.address
         info = link.view.info
+        if info is not None:
+            say_pool(info)
         model = f"{info.model}, {info.num_blocks:,} blocks of {info.block_size} tokens" if info else "the model"
         print(f"kvtop: serving {model} at {address.url}/v1", file=sys.stderr)
         print(f"kvtop: watch it with: kvtop attach {address.url}", file=sys.stderr, flush=True)

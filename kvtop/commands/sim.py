@@ -27,11 +27,13 @@ from typing import Any
 
 from kvtop.commands.bars import count_bar
 from kvtop.commands.engine_flags import typed
+from kvtop.commands.pool_output import say_size
 from kvtop.engine.config import PREEMPT_MODES
-from kvtop.engine.cost import CARDS, DEFAULT_CARD
+from kvtop.engine.cost import CARDS, DEFAULT_CARD, LLAMA_3_8B_KV_BYTES_PER_TOKEN
+from kvtop.engine.pool_size import PoolSize
 from kvtop.failure import WrongUsage
 from kvtop.lab.combinations import DEFAULTS, POLICIES, SETTINGS, combinations, varying
-from kvtop.lab.experiment import Experiment
+from kvtop.lab.experiment import REGION_BLOCK_SIZE, Experiment
 from kvtop.lab.runs import Outcome, Pricing, Report, run_all
 from kvtop.parsing import choice, integer, positive, power_of_two, share, size
 
@@ -116,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
         _refuse_impossible(experiment)
     if args.live:
         return _run_live(args, experiments, bool(given))
+    _say_pool(experiments)
     total = sum(experiment.requests for experiment in experiments)
     outcomes = run_all(experiments, args.published, _pricing(args), lambda: _bar(total))
     _say_what_did_not_run(outcomes)
@@ -195,6 +198,15 @@ def _pricing(args: argparse.Namespace) -> Pricing | None:
         if not value > 0:
             raise WrongUsage(f"{_flag(name)} is {value:g}, expected above 0")
     return Pricing(replace(CARDS[args.card or DEFAULT_CARD], **changes), args.charge_recompute)
+
+
+def _say_pool(experiments: list[Experiment]) -> None:
+    """The pool as a serving engine would announce it, where all rows have the same."""
+    pools = {(experiment.pool_tokens, experiment.max_model_len) for experiment in experiments}
+    if len(pools) == 1:
+        ((tokens, max_model_len),) = pools
+        blocks = tokens // REGION_BLOCK_SIZE
+        say_size(PoolSize(blocks, REGION_BLOCK_SIZE, LLAMA_3_8B_KV_BYTES_PER_TOKEN), max_model_len)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvtop.engine.events import EngineInfo
 from kvtop.engine.tables import blocks_for
 
 
@@ -56,6 +57,11 @@ class PoolSize:
             f"the pool holds {self.tokens:,} tokens, less than one request of max_model_len {max_model_len:,}: "
             "a request that grows beyond the pool ends with what it has"
         )
+
+
+def pool_of(info: EngineInfo) -> PoolSize:
+    """The pool of a running engine."""
+    return PoolSize(info.num_blocks, info.block_size, info.kv_bytes_per_token)
 
 
 def format_bytes(count: float) -> str:

@@ -28,6 +28,16 @@ async def test_while_the_model_loads_there_is_a_frame_with_progress_and_a_way_ou
         assert "reading weights" not in text(app) and "96 blocks" in text(app)
 
 
+@pytest.mark.parametrize(("size", "whole"), [((120, 36), True), ((80, 24), False)])
+async def test_an_empty_pool_says_what_it_is_good_for_where_there_is_room(size: tuple[int, int], whole: bool) -> None:
+    source = SteppedSource(EngineSettings(num_blocks=1_024))
+    async with on_stage(source, size) as (app, _):
+        shown = " ".join(text(app).replace("│", " ").split())
+        assert "1,024 blocks of 16 tokens" in shown and "i send requests" in shown and "what everything means" in shown
+        assert ("at most 2 requests of max_model_len" in shown) == whole
+        assert ("in blocks of 32 tokens it would be 512 blocks" in shown) == whole
+
+
 async def test_escape_cancels_loading_with_exit_130() -> None:
     async with on_stage(loading()) as (app, pilot):
         await pilot.press("escape")

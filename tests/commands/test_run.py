@@ -156,7 +156,7 @@ def test_requests_arrive_by_the_clock_and_by_the_step(run: Run) -> None:
         ]
     )
     assert code == 0
-    assert shown["totals"]["wall_s"] >= 0.3
+    assert shown["totals"]["wall_s"] >= 0.25  # from the first schedule, a little after the clock of arrivals began
     assert all(request["outputs"][0]["ttft_s"] < 0.25 for request in shown["requests"])
     assert shown["totals"]["steps"] == 5  # step 3 ends the one that came at step 2; the late one takes two more
 

@@ -173,3 +173,15 @@ def test_flags_put_their_rows_before_the_lab_s_own_presets() -> None:
     own, *others = presets_for(rows, given=True, published=False)
     assert [lane.title for lane in own.build()] == ["paged, 16-token blocks", "paged, 32-token blocks"]
     assert others == list(PRESETS)
+
+
+def test_the_pool_is_announced_as_a_serving_engine_does_in_blocks_of_16_and_32(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["sim", "--requests", "20", "--policy", "paged", "--json"]) == 0
+    said = capsys.readouterr().err
+    assert "pool: 24,795 blocks of 16 tokens, 48.4 GiB (128 KiB a token)" in said
+    assert "room for 396,720 tokens: at most 48 requests of max_model_len 8,192" in said
+    assert "in blocks of 32 tokens it would be 12,397 blocks, 396,704 tokens, at most 48 such requests" in said
+    assert cli.main(["sim", "--requests", "20", "--policy", "paged", "--pool-tokens", "9000,10000"]) == 0
+    assert "pool:" not in capsys.readouterr().err

@@ -150,7 +150,7 @@ class PoolGrid(Framed, can_focus=True):
         if width < 1 or height < 1:
             return
         view = self.scene.view
-        card = tuple(card_for(self.scene, width))
+        card = tuple(card_for(self.scene, width, height))
         if view.info is None or not view.blocks.num_blocks:
             self.shape = None
             codes = np.full((height, 1), -1, np.int64)

@@ -9,17 +9,21 @@ from collections.abc import Iterable
 
 from kvtop.app.lines import Line, Span, fitted, line_width, wrapped
 from kvtop.app.scene import Scene
+from kvtop.engine.pool_size import pool_of
 from kvtop.view.clean import clean_line
 from kvtop.view.words import count
 
 BAR = 28
 SPINNER = "◐◓◑◒"
+FRAME_LINES = 4
+"""A card's edges, and the air inside them."""
 LOG_LINES = 3
 """Of what was printed before, above the line that says what is going on."""
 
 
-def card_for(scene: Scene, width: int) -> list[Line]:
-    """The lines of the card that is due, framed; empty when the grid speaks for itself."""
+def card_for(scene: Scene, width: int, height: int) -> list[Line]:
+    """The lines of the card that is due, framed; empty when the grid speaks for itself. What must not be missed fits
+    into a few lines, the rest of it stands there where ``height`` allows."""
     state, view = scene.feed.status.state, scene.view
     if state == "failed":
         body = _failed(scene, min(60, width - 6))
@@ -28,7 +32,7 @@ def card_for(scene: Scene, width: int) -> list[Line]:
     elif view.info is None:
         body = _loading(scene, min(60, width - 6))
     elif scene.course is None and not view.counters.requests and not view.sequences and state != "loading":
-        body = _empty(scene)
+        body = _empty(scene, min(60, width - 6), height - FRAME_LINES)
     else:
         return []
     return _framed(scene, body, width)
@@ -52,12 +56,15 @@ def _loading(scene: Scene, width: int) -> list[list[Span]]:
     return [*lines, [], [(f"{seconds:.0f} s   ", named.muted), *keys, (" send requests", named.muted)]]
 
 
-def _empty(scene: Scene) -> list[list[Span]]:
-    named, view = scene.palette.named, scene.view
-    assert view.info is not None
+def _empty(scene: Scene, width: int, height: int) -> list[list[Span]]:
+    named, info = scene.palette.named, scene.view.info
+    assert info is not None
+    pool = [line for words in pool_of(info).report(info.max_model_len) for line in wrapped(words, named.muted, width)]
+    if len(pool) + 4 > height:
+        pool = [((f"{info.num_blocks:,} blocks of {info.block_size} tokens are waiting", named.muted),)]
     return [
         [("No traffic yet", named.strong)],
-        [(f"{view.info.num_blocks:,} blocks of {view.info.block_size} tokens are waiting", named.muted)],
+        *map(list, pool),
         [],
         [("i", named.accent), (" send requests", named.text)],
         [("?", named.accent), (" what everything means", named.text)],
