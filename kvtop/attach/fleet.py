@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kvtop.attach.exposition import Reading
 from kvtop.attach.kv_sources import given_sources
 from kvtop.attach.kv_watch import KvWatch
 from kvtop.attach.scraper import TIMEOUT_SECONDS, Scraper
 from kvtop.attach.server import ServerWatch
 from kvtop.attach.tables_probe import TablesProbe
 from kvtop.attach.targets import Target
+from kvtop.engine.events import EngineInfo
 
 LISTEN_FROM_START = 16
 """Up to so many servers."""
@@ -60,6 +62,19 @@ class WatchedServer:
         return self.events.notes(self.metrics)
 
 
+def foreign(info: EngineInfo, reading: Reading) -> str:
+    """Why true tables cannot be those of the server whose metrics these are; empty where they may be.
+
+    vLLM counts its placeholder among its blocks, an engine of ours has none.
+    """
+    blocks, size = reading.num_blocks, reading.block_size
+    if blocks and blocks != info.num_blocks + info.first_block:
+        return f"they are of {info.num_blocks + info.first_block:,} blocks, this server has {blocks:,.0f}"
+    if size and size != info.block_size:
+        return f"their blocks are of {info.block_size:,} tokens, this server's of {size:,.0f}"
+    return ""
+
+
 class Fleet:
     """``start``, then ``poll`` from one thread, then ``close``."""
 
@@ -92,6 +107,11 @@ class Fleet:
             Place(number, rank) for number, server in enumerate(self.servers) for rank in server.metrics.ranks or ("",)
         ]
 
+    @property
+    def has_looked_for_tables(self) -> bool:
+        """Every server was asked, or tried, once."""
+        return self._probe is None or self._probe.has_looked
+
     def start(self) -> None:
         self._scraper.start()
         if self._probe is not None:
@@ -116,6 +136,12 @@ class Fleet:
                 server.events.follow(server.metrics)
                 taken += server.events.poll()
         return taken
+
+    def reject_tables(self, server: WatchedServer) -> None:
+        """What was found for a server turned out to be somebody else's."""
+        if self._probe is not None:
+            self._probe.reject(server.target)
+        server.tables = ()
 
     def close(self) -> None:
         """Stop asking and listening; returns soon, whatever the servers do."""

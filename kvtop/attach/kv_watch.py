@@ -30,6 +30,7 @@ from kvtop.view.residency import Residency, disagreement
 
 ASK_SECONDS = 5.0
 TIMEOUT_SECONDS = 3.0
+NOT_ASKED = "the server has not said yet where it publishes"
 
 
 def ask_sources(target: Target) -> list[KvSource]:
@@ -62,7 +63,7 @@ class KvWatch:
         self.target = target
         self.residency = Residency()
         self.listeners: list[KvListener] = []
-        self.no_events = "the server has not said yet where it publishes"
+        self.no_events = NOT_ASKED
         """Why there is nothing to listen to; empty once there is."""
         self.cleared: dict[int, str] = {}
         """Rank → why its view was last cleared by a restart."""
@@ -79,6 +80,11 @@ class KvWatch:
             self._listen()
         else:
             self._thread.start()
+
+    @property
+    def has_asked(self) -> bool:
+        """The server was asked for its publishers, whatever it said."""
+        return bool(self.listeners) or self.no_events != NOT_ASKED
 
     def poll(self) -> int:
         """Apply what has come; returns how many batches."""

@@ -37,6 +37,8 @@ class TablesProbe:
             if target.tables
         }
         hosts = Counter(target.host for target in targets)
+        self.has_looked = False
+        """Every server was asked, or tried, once."""
         self._targets = [target for target in targets if not target.tables]
         self._alone = {target.base for target in targets if hosts[target.host] == 1}
         """Servers of a host of their own: an exporter at the usual port can be nobody else's."""
@@ -46,6 +48,12 @@ class TablesProbe:
     def start(self) -> None:
         if self._targets:
             self._thread.start()
+        else:
+            self.has_looked = True
+
+    def reject(self, target: Target) -> None:
+        """What was found there was not that server's."""
+        self.endpoints.pop(target.base, None)
 
     def close(self) -> None:
         self._closing.set()
@@ -62,6 +70,7 @@ class TablesProbe:
                 if not looking.done():
                     looking.cancel()
                     return
+                self.has_looked = True
                 missing = [target for target in missing if target.base not in self.endpoints]
                 for _ in range(round(AGAIN_SECONDS / 0.1)):
                     if self._closing.is_set():

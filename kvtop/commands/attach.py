@@ -28,6 +28,7 @@ from kvtop.attach.fleet import Fleet
 from kvtop.attach.scraper import TIMEOUT_SECONDS
 from kvtop.attach.server import ServerWatch
 from kvtop.attach.targets import Target, TargetError, distinct, parse_target, read_targets, with_options
+from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
 from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
 from kvtop.failure import Failure, WrongUsage
@@ -126,6 +127,7 @@ class Look:
     def __init__(self, fleet: Fleet, conditions: list[Condition], args: argparse.Namespace) -> None:
         self._fleet = fleet
         self._watches = fleet.watches
+        self._deep = DeepLook(fleet)
         self._verdicts = [Verdict(condition) for condition in conditions]
         self._args = args
 
@@ -134,11 +136,12 @@ class Look:
         try:
             return self._once() if self._args.once else self._again_and_again()
         finally:
+            self._deep.close()
             self._fleet.close()
 
     def _once(self) -> int:
         """Two readings of each server, since rates need two; longer while a condition is on its way to be met."""
-        while not all(_is_known(watch) for watch in self._watches):
+        while not (all(_is_known(watch) for watch in self._watches) and self._deep.is_settled()):
             self._poll()
         self._judge()
         while any(verdict.is_open for verdict in self._verdicts) and not any(v.failed for v in self._verdicts):
@@ -161,6 +164,7 @@ class Look:
 
     def _poll(self) -> None:
         self._fleet.poll()
+        self._deep.poll()
         time.sleep(POLL_SECONDS)
 
     def _judge(self) -> None:
@@ -172,11 +176,13 @@ class Look:
 
     def _print(self) -> None:
         rows = fleet_rows(self._watches, time.monotonic())
+        places = self._fleet.places()
         total, findings = fleet_total(rows), fleet_findings(rows)
         if self._args.json:
-            print(json.dumps(fleet_as_json(rows, total, findings, time.time())), flush=True)
+            deep = [self._deep.of(place) for place in places]
+            print(json.dumps(fleet_as_json(rows, deep, total, findings, time.time())), flush=True)
         else:
-            print_fleet(rows, total, findings)
+            print_fleet(rows, [self._deep.words(place) for place in places], total, findings)
 
     def _end(self, dead: bool) -> int:
         """Say on stderr what failed; the exit code."""

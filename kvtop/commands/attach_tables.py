@@ -14,19 +14,23 @@ from kvtop.attach.histogram import Histogram
 from kvtop.view import fleet_words as words
 from kvtop.view.finding import Case
 from kvtop.view.fleet import LATENCIES, LENGTHS, FleetRow, FleetTotal
+from kvtop.view.fleet_findings import where
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def fleet_as_json(
-    rows: Sequence[FleetRow], total: FleetTotal, findings: Mapping[str, Case], at_s: float
+    rows: Sequence[FleetRow],
+    deep: Sequence[Mapping[str, Any]],
+    total: FleetTotal,
+    findings: Mapping[str, Case],
+    at_s: float,
 ) -> dict[str, Any]:
-    """One look at a fleet. Times in seconds, shares from 0 to 1, rates over ``span_s``."""
+    """One look at a fleet. Times in seconds, shares from 0 to 1, rates over ``span_s``. ``deep``: what is told of each
+    row beyond its metrics."""
     return {
         "at": at_s,
-        "ranks": [_as_json(row) | {"is_stale": row.is_stale} for row in rows],
-        "total": _as_json(total),
-        "findings": [{"key": key, **_case_as_json(case)} for key, case in findings.items()],
+        "ranks": [{**_as_json(row), "is_stale": row.is_stale, **more} for row, more in zip(rows, deep, strict=True)],
     }
 
 
@@ -53,8 +57,10 @@ def _quantiles(histogram: Histogram | None) -> dict[str, Any] | None:
     }
 
 
-def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Mapping[str, Case]) -> None:
-    """The table, to stdout, and the findings below it."""
+def print_fleet(
+    rows: Sequence[FleetRow], deep: Sequence[Sequence[str]], total: FleetTotal, findings: Mapping[str, Case]
+) -> None:
+    """The table, to stdout, what was heard beyond metrics, and the findings below it."""
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False)
     table.add_column("server", no_wrap=True, overflow="ellipsis", min_width=8)
@@ -73,6 +79,9 @@ def print_fleet(rows: Sequence[FleetRow], total: FleetTotal, findings: Mapping[s
         console.print(
             Text(f"requests, tokens and preemptions are summed, usage is {total.usage_how}{left}"), style="dim"
         )
+    for row, lines in zip(rows, deep, strict=True):
+        for line in lines:
+            console.print(Text(f"{where(row)}: {line}"))
     for case in findings.values():
         console.print(Text(f"• {case.headline}: {case.evidence}. {case.advice}."))
 

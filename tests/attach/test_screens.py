@@ -21,7 +21,8 @@ from tests.attach.screens import line_with, shown, styles_of, until, until_shown
 from tests.attach.stand_in_vllm import Request, Scheduler
 from tests.attach.test_metrics import page_of, two_ranks
 
-DEAD = "127.0.0.1:9"
+JOIN_SECONDS = 0.3
+"""What a subscription takes to be known to its publisher."""
 
 
 def pressed() -> str:
@@ -117,6 +118,7 @@ async def test_row_8_a_gap_of_events_is_badged_until_the_replay_has_filled_it() 
         server.set_json("/kv_event_sources", {"0": events.source})
         async with watching(server.url) as (app, pilot):
             await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            await asyncio.sleep(JOIN_SECONDS)
             await pilot.press("3")
             told = messages("shared")
             for message in told[:4]:
@@ -135,6 +137,7 @@ async def test_row_7_a_restart_clears_the_tree_and_says_so() -> None:
         server.set_json("/kv_event_sources", {"0": events.source})
         async with watching(server.url) as (app, pilot):
             await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            await asyncio.sleep(JOIN_SECONDS)
             await pilot.press("3")
             for message in messages("shared")[:6]:
                 events.publish(message.payload)
@@ -149,6 +152,7 @@ async def test_residency_is_never_called_a_layout_and_names_what_it_cannot_know(
         server.set_json("/kv_event_sources", {"0": events.source})
         async with watching(server.url) as (app, pilot):
             await until(app, lambda: app.scene.depth(app.scene.place) == "logical residency")
+            await asyncio.sleep(JOIN_SECONDS)
             for message in messages("shared"):
                 events.publish(message.payload)
             await pilot.press("3")
@@ -196,6 +200,15 @@ async def test_untrusted_names_do_not_reach_the_terminal_as_they_are() -> None:
 # --- true tables ------------------------------------------------------------------------------------------------------
 
 
+MATCHING = page_of(
+    'vllm:num_requests_running{engine="0"} 1',
+    'vllm:kv_cache_usage_perc{engine="0"} 0.1',
+    'vllm:num_preemptions_total{engine="0"} 0',
+    'vllm:cache_config_info{engine="0",block_size="4",num_gpu_blocks="40"} 1',
+)
+"""The metrics of the stand-in below."""
+
+
 class Exporting:
     """A stand-in vLLM with the exporter inside, on a port of its own."""
 
@@ -229,7 +242,7 @@ def exporting() -> Iterator[Exporting]:
 async def test_a_lone_server_with_an_exporter_opens_at_its_true_tables_and_m_leads_to_its_metrics(
     exporting: Exporting,
 ) -> None:
-    with fake_http(pressed()) as server:
+    with fake_http(MATCHING) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
             await until_shown(app, "true tables", "pool", "req-a", "39 blocks")
             assert isinstance(app.screen, TablesScreen)
@@ -238,10 +251,35 @@ async def test_a_lone_server_with_an_exporter_opens_at_its_true_tables_and_m_lea
             await until_shown(app, "metrics only", "m true tables", "latency")
             await pilot.press("m")
             await until_shown(app, "req-a", "sequences 1 run")
+            await pilot.press("escape")
+            await until_shown(app, "metrics only")
+
+
+async def test_tables_of_another_server_are_turned_away(exporting: Exporting) -> None:
+    with fake_http(pressed()) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, _):
+            await until_shown(
+                app, "that was found is another server's", "of 40 blocks, this server has 96", "metrics only"
+            )
+            assert app._tables is None and app.scene.depth(app.scene.place) == "metrics only"
+
+
+async def test_preemptions_of_the_tables_stand_beside_the_counter_which_lags(exporting: Exporting) -> None:
+    with fake_http(MATCHING) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
+            await until_shown(app, "req-a")
+            for number in range(12):
+                exporting.scheduler.add(Request(f"req-{number}", [number] * 12, 40))
+            exporting.step(40)
+            assert app._tables is not None
+            tables = app._tables
+            await until(app, lambda: tables.feed.live.counters.preemptions > 0)
+            await pilot.press("m")
+            await until_shown(app, f"0 counted (late), {tables.feed.live.counters.preemptions} by the tables")
 
 
 async def test_commands_to_a_watched_scheduler_are_refused_in_words(exporting: Exporting) -> None:
-    with fake_http(pressed()) as server:
+    with fake_http(MATCHING) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
             await until_shown(app, "req-a")
             await pilot.press("space")
@@ -252,7 +290,7 @@ async def test_an_exporter_that_falls_silent_is_said_and_its_last_state_stays(
     exporting: Exporting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvtop.sources.exported.SILENT_SECONDS", 0.3)
-    with fake_http(pressed()) as server:
+    with fake_http(MATCHING) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
             await until_shown(app, "req-a")
             exporting.exporter.close()
@@ -262,7 +300,7 @@ async def test_an_exporter_that_falls_silent_is_said_and_its_last_state_stays(
 
 
 async def test_an_idle_exporter_is_no_stale_one(exporting: Exporting) -> None:
-    with fake_http(pressed()) as server:
+    with fake_http(MATCHING) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, _):
             await until_shown(app, "req-a")
             assert app._tables is not None

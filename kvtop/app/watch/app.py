@@ -19,8 +19,8 @@ from kvtop.app.watch.scene import WatchScene
 from kvtop.app.watch.screen import Setting, WatchScreen
 from kvtop.app.watch.server_destination import ServerDestination
 from kvtop.app.watch.server_screen import ServerScreen
-from kvtop.app.watch.tables_screen import Tables
-from kvtop.attach.fleet import Fleet
+from kvtop.app.watch.tables_screen import Tables, TablesScreen
+from kvtop.attach.fleet import Fleet, foreign
 from kvtop.attach.gpus import GpuWatch
 from kvtop.attach.traffic import ServerTraffic
 from kvtop.view.server_facts import max_model_len
@@ -54,8 +54,7 @@ class WatchApp(Shell):
     def on_unmount(self) -> None:
         if self.scene.gpu_watch is not None:
             self.scene.gpu_watch.close()
-        if self._tables is not None:
-            self._tables.close()
+        self._close_tables()
         for traffic in self.scene.traffics.values():
             traffic.close()
 
@@ -65,13 +64,36 @@ class WatchApp(Shell):
             traffic.poll()
         due = self.due()
         if due:
+            self.scene.true_preemptions = self._true_preemptions()
             self.scene.look()
             self._open_by_itself()
+            self._turn_away()
             screen = self._front()
             if isinstance(screen, WatchScreen):
                 screen.redraw()
         if self._tables is not None:
-            self._tables.tick(due, self.frame_bytes)
+            self._tables.tick(due and self._front() is self._tables.screen, self.frame_bytes)
+
+    def _turn_away(self) -> None:
+        """Leave true tables that cannot be this server's: an exporter at the usual port may be a neighbour's."""
+        tables = self._tables
+        if tables is None or tables.feed.live.info is None:
+            return
+        history = self.scene.history(tables.place)
+        if history is None or history.last is None:
+            return
+        why = foreign(tables.feed.live.info, history.last)
+        if why:
+            self.leave_tables()
+            self._close_tables()
+            self.fleet.reject_tables(self.fleet.servers[tables.place.server])
+            self._front().say(f"the exporter that was found is another server's: {why}", "warning")
+
+    def _true_preemptions(self) -> int | None:
+        tables = self._tables
+        if tables is None or tables.place != self.scene.place or tables.feed.live.info is None:
+            return None
+        return tables.feed.live.counters.preemptions
 
     def _front(self) -> WatchScreen | LiveScreen:
         """The screen in front, whatever dialogs are over it."""
@@ -105,17 +127,24 @@ class WatchApp(Shell):
             self.open_tables()
 
     def leave_server(self) -> None:
-        if len(self.scene.rows) > 1 and isinstance(self.screen, ServerScreen):
+        if len(self.scene.rows) > 1 and isinstance(self._front(), ServerScreen):
             self.pop_screen()
+            self._close_tables()
 
     def open_tables(self) -> None:
         """Show the true tables of the chosen rank."""
         scene = self.scene
+        if self._tables is not None and self._tables.place == scene.place:
+            self._tables.screen.scene.palette = self.palette
+            self.push_screen(self._tables.new_screen())
+            return
         destination = self._destination()
-        if scene.depth(scene.place) != "true tables" or destination is None or self._tables is not None:
+        if scene.depth(scene.place) != "true tables" or destination is None:
             self._front().say("this server carries no exporter that could be found (see docs/attach.md)", "warning")
             return
+        self._close_tables()
         self._tables = Tables(
+            scene.place,
             scene.server.tables[int(scene.place.rank or 0)],
             self._traffic(),
             destination,
@@ -128,9 +157,13 @@ class WatchApp(Shell):
         self.push_screen(self._tables.screen)
 
     def leave_tables(self) -> None:
+        """Back to metrics; the tables go on being followed, for when they are opened again."""
+        if isinstance(self._front(), TablesScreen):
+            self.pop_screen()
+
+    def _close_tables(self) -> None:
         tables, self._tables = self._tables, None
         if tables is not None:
-            self.pop_screen()
             tables.close()
 
     def _traffic(self) -> ServerTraffic:

@@ -28,7 +28,7 @@ class CapacityPanel(FramedDrawing):
             *self._pool(reading),
             ("prefix hits", f"{words.share(row.hit_rate)} in {duration(row.span_s)}, "
                             f"{words.share(row.hit_rate_since_start)} since start"),
-            ("preemptions", f"{words.number(row.preemptions_per_min, 1)}/min, counted late: when the victim resumes"),
+            ("preemptions", self._preemptions(reading)),
             ("a block lives", self._block_times()),
             *self._gpus(),
         ]  # fmt: skip
@@ -47,11 +47,19 @@ class CapacityPanel(FramedDrawing):
             ("held now", f"{words.number(held)} tokens' blocks, {words.share(row.usage)}"),
         ]
 
+    def _preemptions(self, reading: Reading | None) -> str:
+        """By the server's counter, which rises when a victim resumes, so late; beside it what true tables told."""
+        told = self.scene.true_preemptions
+        if told is not None:
+            counted = reading.counters.get("preemptions") if reading is not None else None
+            return f"{words.number(counted)} counted (late), {told:,} by the tables"
+        return f"{words.number(self.scene.row.preemptions_per_min, 1)}/min, counted late"
+
     def _block_times(self) -> str:
         row = self.scene.row
         lifetime, idle = row.quantile("block_lifetime", 0.5), row.quantile("block_idle", 0.5)
         if lifetime is None and idle is None:
-            return f"{UNKNOWN} (the server tells with --kv-cache-metrics)"
+            return f"{UNKNOWN} (see --kv-cache-metrics)"
         return f"{words.time(lifetime)}, idle {words.time(idle)} before it is evicted (p50)"
 
     def _gpus(self) -> list[tuple[str, str]]:

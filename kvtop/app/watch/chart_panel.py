@@ -17,7 +17,8 @@ from kvtop.app.widgets.drawing import FramedDrawing
 from kvtop.attach.trail import Point
 from kvtop.view.words import duration
 
-SECONDS = 300.0
+SPANS_SECONDS = (60.0, 300.0)
+"""A chart covers the shortest of these that holds all there is, else the longest."""
 GUTTER = 7
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
@@ -48,7 +49,13 @@ class ChartPanel(FramedDrawing):
 
     def title(self) -> Sequence[Span]:
         named = self.scene.palette.named
-        return [(self._heading, named.title), (f" {duration(SECONDS)}", named.muted)]
+        return [(self._heading, named.title), (f" {duration(self._span_s())}", named.muted)]
+
+    def _span_s(self) -> float:
+        history = self.scene.history(self.scene.place)
+        points = history.trail.points if history is not None else ()
+        age_s = self.scene.fleet.now_s() - points[0].at_s if points else 0.0
+        return next((span for span in SPANS_SECONDS if age_s <= span), SPANS_SECONDS[-1])
 
     def figures(self) -> Sequence[Span]:
         named = self.scene.palette.named
@@ -59,7 +66,7 @@ class ChartPanel(FramedDrawing):
         history = self.scene.history(self.scene.place)
         if history is None or columns < 8 or rows < 1:
             return ()
-        slices = _sliced(history.trail.points, self.scene.fleet.now_s(), columns)
+        slices = _sliced(history.trail.points, self.scene.fleet.now_s(), self._span_s(), columns)
         values = [_highest(self._value(point) for point in part) for part in slices]
         top = self._top or max((value for value in values if value is not None), default=0.0) or 1.0
         marks = [any(point.preemptions for point in part) for part in slices]
@@ -76,7 +83,7 @@ class ChartPanel(FramedDrawing):
 
     def _axis(self, marks: Sequence[bool], columns: int) -> Line:
         named = self.scene.palette.named
-        words = f"-{duration(SECONDS)}"
+        words = f"-{duration(self._span_s())}"
         axis = words + " " * (columns - len(words) - 3) + "now"
         spans: list[Span] = [(" " * GUTTER, named.text)]
         for char, mark in zip(axis, marks, strict=False):
@@ -84,15 +91,15 @@ class ChartPanel(FramedDrawing):
         return tuple(spans)
 
 
-def _sliced(points: Sequence[Point], now_s: float, columns: int) -> list[list[Point]]:
+def _sliced(points: Sequence[Point], now_s: float, span_s: float, columns: int) -> list[list[Point]]:
     """The points of each column's slice of time, the oldest first."""
     slices: list[list[Point]] = [[] for _ in range(columns)]
     for point in points:
-        at = columns - 1 - int((now_s - point.at_s) / SECONDS * columns)
+        at = columns - 1 - int((now_s - point.at_s) / span_s * columns)
         if 0 <= at < columns:
             slices[at].append(point)
     for at in range(1, columns):  # readings come more seldom than columns: one is good until the next is due
-        if not slices[at] and slices[at - 1] and any(slices[at + 1 : at + 4]):
+        if not slices[at] and slices[at - 1] and any(slices[at + 1 : at + 1 + columns // 15]):
             slices[at] = [_still(slices[at - 1][-1])]
     return slices
 

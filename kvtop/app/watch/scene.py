@@ -36,6 +36,8 @@ class WatchScene:
     gpu_watch: GpuWatch | None = None
     traffics: dict[int, ServerTraffic] = field(default_factory=dict)
     """Server → what was sent to it from here."""
+    true_preemptions: int | None = None
+    """Those that the shown rank's true tables told of; None: they are not open."""
     clock: Callable[[], float] = time.time
     """Wall time in seconds, for the clock in the corner."""
     place: Place = FIRST

@@ -19,6 +19,7 @@ from kvtop.app.scene import Scene
 from kvtop.app.screens.live import LiveScreen
 from kvtop.app.terminal import Terminal
 from kvtop.app.watch.screen import Setting
+from kvtop.attach.fleet import Place
 from kvtop.sources.exported import ExportedSource
 from kvtop.sources.history import History
 from kvtop.sources.recorder import Recorder
@@ -46,10 +47,11 @@ class TablesScreen(LiveScreen):
 
 
 class Tables:
-    """One rank's true tables while they are open: subscribed to from ``start`` to ``close``."""
+    """One rank's true tables: subscribed to from ``start`` to ``close``, drawn while ``screen`` is in front."""
 
     def __init__(
         self,
+        place: Place,
         endpoint: str,
         traffic: Traffic,
         destination: Destination,
@@ -58,6 +60,7 @@ class Tables:
         setting: Setting,
         leave: Callable[[], None],
     ) -> None:
+        self.place = place
         history = History()
         recorder = Recorder([history])
         self.source = WatchedSource(ExportedSource(endpoint, recorder.add), traffic)
@@ -65,11 +68,20 @@ class Tables:
         scene = Scene(self.feed, palette, terminal)
         scene.watched = "true tables"
         scene.recording = RecordingSwitch(recorder, Path.cwd())
-        self.screen = TablesScreen(scene, setting, self._begin_again, leave)
-        self.screen.destination = destination
+        self._scene = scene
+        self._setting = setting
+        self._destination = destination
+        self._leave = leave
+        self.screen = self.new_screen()
         self._recorder = recorder
         self._news = True
         """Something arrived since the last frame."""
+
+    def new_screen(self) -> TablesScreen:
+        """A screen over what has been told so far: one that was left is gone."""
+        self.screen = TablesScreen(self._scene, self._setting, self._begin_again, self._leave)
+        self.screen.destination = self._destination
+        return self.screen
 
     def start(self) -> None:
         self.source.start()
@@ -77,7 +89,7 @@ class Tables:
     def tick(self, due: bool, frame_bytes: int | None) -> None:
         """Take over the news, and draw when it is time to."""
         self._news = self.feed.poll() or self._news
-        scene = self.screen.scene
+        scene = self._scene
         if scene.recording is not None and (why := scene.recording.take_end()):
             self.screen.say(why, "warning")
         scene.frame_bytes = frame_bytes
