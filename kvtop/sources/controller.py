@@ -32,7 +32,7 @@ class Controller:
 
     def __init__(self, endpoint: str, session: str) -> None:
         self._endpoint = endpoint
-        self._session = session
+        self.session = session
         self._commands: queue.SimpleQueue[AnyCommand | None] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -88,7 +88,7 @@ class Controller:
             connection.settimeout(ANSWER_SECONDS)
             connection.connect(str(control_path(self._endpoint)))
             frame = receive_frame(connection)
-            if frame is None or msgspec.msgpack.decode(frame, type=Greeting).session != self._session:
+            if frame is None or msgspec.msgpack.decode(frame, type=Greeting).session != self.session:
                 raise ValueError("the socket for commands belongs to another server than the tables")
         except BaseException:
             connection.close()

@@ -1,7 +1,8 @@
 """A vLLM server with our exporter inside, as a source of batches: its true block tables, as if the engine were ours.
 
 One thread listens. A batch that was missed is asked for by subscribing again, which brings the whole state; another
-session of the exporter is another server life, and begins with an empty view. The server is watched, not commanded.
+session of the exporter is another server life, and begins with an empty view. The server is watched; it may be paused
+and stepped where it runs on this machine, for this user, and was started so.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
-from kvtop.engine.control import AnyCommand, BatchMessage, Reply, Status, TakeSnapshot
+from kvtop.engine.control import AnyCommand, BatchMessage, Pause, Reply, Resume, Status, Step, TakeSnapshot
 from kvtop.engine.events import Batch
 from kvtop.exporter.wire import TOPIC, VERSION, Speaker, decode_batch, decode_speaker
+from kvtop.sources.controller import Controller
 from kvtop.sources.embedded import MessageBuffer
 from kvtop.sources.source import Message, ViewMessage
 from kvtop.view.clean import clean_line
@@ -42,6 +44,7 @@ class ExportedSource:
         self._subscribe_again = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._controller: Controller | None = None
 
     def start(self) -> None:
         self._closing = threading.Event()
@@ -50,12 +53,18 @@ class ExportedSource:
         self._thread.start()
 
     def poll(self, max_messages: int = 1000) -> list[Message]:
-        return self._messages.take(max_messages)
+        replies = self._controller.poll() if self._controller is not None else []
+        return [*replies, *self._messages.take(max_messages)]
 
     def send(self, command: AnyCommand) -> None:
         if isinstance(command, TakeSnapshot):
             self._subscribe_again.set()
             self._messages.put(Reply(ticket=command.ticket), 0)
+        elif isinstance(command, Pause | Resume | Step) and self.speaker is not None:
+            if self._controller is None or self._controller.session != self.speaker.session:
+                self._let_go()
+                self._controller = Controller(self.endpoint, self.speaker.session)
+            self._controller.send(command)
         else:
             name = type(command).__name__.lower()
             error = f"{name}: this server is watched, it takes no commands from here"
@@ -68,9 +77,16 @@ class ExportedSource:
         self.start()
 
     def close(self) -> None:
+        self._let_go()
         self._closing.set()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
+
+    def _let_go(self) -> None:
+        """Whatever was held from here runs on."""
+        if self._controller is not None:
+            self._controller.close()
+            self._controller = None
 
     def age_s(self) -> float | None:
         """Seconds since the last word; None before the first one."""

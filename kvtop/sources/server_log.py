@@ -18,13 +18,10 @@ _LISTING = re.compile(r"Route: /|Available routes|non-default args|with config: 
 """Lines that fill a log and tell a waiting person nothing."""
 
 
-def newest_words(lines: Sequence[str]) -> str:
-    """The message of the last line that says what the server is at; empty when none does."""
-    for line in reversed(lines):
-        words = clean_line(_PREFIX.sub("", line, count=1).strip(), 160)
-        if any(char.isalnum() for char in words) and not _LISTING.search(words):
-            return words
-    return ""
+def telling(lines: Sequence[str]) -> list[str]:
+    """The messages of those lines that say what the server is at."""
+    messages = (clean_line(_PREFIX.sub("", line, count=1).strip(), 160) for line in lines)
+    return [words for words in messages if any(char.isalnum() for char in words) and not _LISTING.search(words)]
 
 
 def progress_of(words: str) -> tuple[float, float]:

@@ -31,12 +31,11 @@ from kvtop.engine.control import (
     TakeSnapshot,
 )
 from kvtop.engine.events import Batch, Changed, Completed, Queued
-from kvtop.sources.controller import Controller
 from kvtop.sources.exported import SILENT_SECONDS, ExportedSource
 from kvtop.sources.kept_process import KeptProcess
 from kvtop.sources.narration import STEPPED_WAIT_SECONDS, WAIT_SECONDS, Narration
 from kvtop.sources.openai_client import OpenAIClient, Said, StreamEnded
-from kvtop.sources.server_log import newest_words, progress_of
+from kvtop.sources.server_log import progress_of, telling
 from kvtop.sources.source import Message
 from kvtop.sources.vllm_command import VllmPlan
 from kvtop.view.clean import clean_line
@@ -95,7 +94,6 @@ class Running:
         self.tables = ExportedSource(launch.endpoint)
         self.client = OpenAIClient(launch.url, headers=launch.headers, extra=TEXT_OF_ANSWERS)
         self.readiness = Readiness(launch.url, launch.headers)
-        self.controller: Controller | None = None
         self.narration = Narration()
         self.tables.start()
         self.client.start()
@@ -103,8 +101,6 @@ class Running:
     def close(self) -> None:
         self.readiness.close()
         self.client.close()
-        if self.controller is not None:
-            self.controller.close()
         self.tables.close()
         self.process.close()
 
@@ -175,9 +171,11 @@ class VllmSource:
                 running.client.send(msgspec.structs.replace(command, request_id=request_id))
             case Measure() | ClearCache():
                 running.client.send(command)
-            case Pause() | Resume() | Step():
-                self._control(running, command)
-            case TakeSnapshot():
+            case Pause() | Resume() | Step() if not self._plan.control:
+                name = type(command).__name__.lower()
+                error = f"{name}: this vLLM was started without --control (KVTOP_CONTROL=1), so nobody can hold it"
+                self._messages.append(Reply(ticket=command.ticket, error=error))
+            case Pause() | Resume() | Step() | TakeSnapshot():
                 running.tables.send(command)
             case Quit():
                 self._messages.append(Reply(ticket=command.ticket))
@@ -185,17 +183,6 @@ class VllmSource:
                 name = type(command).__name__.lower()
                 error = f"{name}: vLLM decides that by itself; nothing of it can be changed while it runs"
                 self._messages.append(Reply(ticket=command.ticket, error=error))
-
-    def _control(self, running: Running, command: AnyCommand) -> None:
-        speaker = running.tables.speaker
-        if not self._plan.control or speaker is None:
-            name = type(command).__name__.lower()
-            error = f"{name}: this vLLM was started without --control (KVTOP_CONTROL=1), so nobody can hold it"
-            self._messages.append(Reply(ticket=command.ticket, error=error))
-            return
-        if running.controller is None:
-            running.controller = Controller(running.tables.endpoint, speaker.session)
-        running.controller.send(command)
 
     # --- what there is to tell ------------------------------------------------------------------------------------
 
@@ -226,13 +213,13 @@ class VllmSource:
         if time.monotonic() - self._reported_s < REPORT_SECONDS:
             return
         self._reported_s = time.monotonic()
-        lines = running.process.lines(LOG_LINES)
-        words = newest_words(lines)
-        if words and words != self._reported:
-            self._reported = words
-            done, total = progress_of(words)
-            status = Status(state="loading", detail=words, done=done, total=total, traceback="\n".join(lines))
-            self._messages.append(status)
+        words = telling(running.process.lines(LOG_LINES))
+        if words and words[-1] != self._reported:
+            self._reported = words[-1]
+            done, total = progress_of(words[-1])
+            self._messages.append(
+                Status(state="loading", detail=words[-1], done=done, total=total, traceback="\n".join(words))
+            )
 
     def _take_words(self, running: Running) -> None:
         """What was heard over HTTP, and of commands."""
@@ -245,8 +232,6 @@ class VllmSource:
                     self._messages.append(Reply(ticket=0, error=word.error))
             else:
                 self._messages.append(word)
-        if running.controller is not None:
-            self._messages += running.controller.poll()
 
     def _take_batches(self, running: Running) -> None:
         for message in running.tables.poll():
@@ -293,7 +278,8 @@ class VllmSource:
         self._told_end = True
         lines = running.process.lines(LOG_LINES)
         how = running.process.how_it_ended()
-        detail = f"vLLM {how}: {newest_words(lines)}" if lines else f"vLLM {how} without a word"
+        words = telling(lines)
+        detail = f"vLLM {how}: {words[-1]}" if words else f"vLLM {how} without a word"
         self._messages.append(Status(state="failed", detail=detail, traceback="\n".join(lines)))
 
 

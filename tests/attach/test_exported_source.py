@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kvtop.engine.control import BatchMessage, Pause, Reply, Status, TakeSnapshot
+from kvtop.engine.control import BatchMessage, ClearCache, Pause, Reply, Status, Step, TakeSnapshot
 from kvtop.exporter import plugin
 from kvtop.exporter.export import Exporter
 from kvtop.sources.exported import ExportedSource
@@ -122,9 +122,41 @@ def test_silence_is_said_and_so_is_the_next_word(watched: Watched, monkeypatch: 
 
 
 def test_a_watched_server_takes_no_commands(watched: Watched) -> None:
+    watched.source.send(ClearCache(ticket=9))
+    watched.wait(lambda: bool(watched.replies))
+    error = "clearcache: this server is watched, it takes no commands from here"
+    assert watched.replies == [Reply(ticket=9, error=error)]
+
+
+def test_a_server_that_was_not_started_so_cannot_be_paused_and_says_how_it_could(watched: Watched) -> None:
+    watched.wait(lambda: watched.is_up_to_date)
     watched.source.send(Pause(ticket=9))
     watched.wait(lambda: bool(watched.replies))
-    assert watched.replies == [Reply(ticket=9, error="pause: this server is watched, it takes no commands from here")]
+    assert watched.replies[0].ticket == 9
+    assert "it can when it is started on this machine with KVTOP_CONTROL=1" in watched.replies[0].error
+
+
+def test_a_server_that_was_started_so_is_paused_stepped_and_let_go_when_its_watcher_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KVTOP_CONTROL", "1")
+    watched = Watched()
+    try:
+        watched.wait(lambda: watched.is_up_to_date)
+        watched.scheduler.add(Request("a", [1] * 9, 100))
+        for command in (Pause(ticket=1), Step(ticket=2, steps=2)):
+            watched.source.send(command)
+        watched.wait(lambda: watched.replies == [Reply(ticket=1), Reply(ticket=2)])
+        watched.step(5)
+        watched.wait(lambda: watched.view.paused and watched.view.step == 2)
+        watched.source.close()
+        end = time.monotonic() + 5
+        while watched.exporter.hold.held:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    finally:
+        watched.source.close()
+        watched.exporter.close()
 
 
 def test_closing_is_quick_even_where_nobody_listens() -> None:

@@ -1,6 +1,6 @@
 """What a waiting person is told of a vLLM's log."""
 
-from kvtop.sources.server_log import newest_words, progress_of
+from kvtop.sources.server_log import progress_of, telling
 
 LOG = [
     "(APIServer pid=217) INFO 11-29 16:32:44 [api_utils.py:286] non-default args: {'host': '127.0.0.1'}",
@@ -11,10 +11,12 @@ LOG = [
 ]
 
 
-def test_the_newest_line_that_tells_something_is_told_without_prefix_and_clean() -> None:
-    assert newest_words(LOG) == "Starting to load model ␛]0;x␇..."
-    assert newest_words(LOG[:2]) == newest_words([]) == ""
-    assert newest_words(["INFO:     Application startup complete."]) == "Application startup complete."
+def test_lines_that_tell_something_are_told_without_prefix_and_clean() -> None:
+    assert telling([*LOG, "INFO:     Application startup complete."]) == [
+        "Starting to load model ␛]0;x␇...",
+        "Application startup complete.",
+    ]
+    assert telling(LOG[:2]) == telling([]) == []
 
 
 def test_a_bar_that_a_line_draws_is_read() -> None:
