@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 from textual.screen import Screen
 
 from kvtop.app.actions.action import key_words
+from kvtop.app.actions.lab import WHAT_RAN
 from kvtop.app.desk import EngineDesk
 from kvtop.app.feed import Feed
 from kvtop.app.recording import RecordingSwitch
@@ -19,6 +21,9 @@ from kvtop.engine.control import AnyCommand
 from kvtop.lessons.course import Course, Syllabus
 from kvtop.sources.history import History
 from kvtop.sources.source import Source
+
+if TYPE_CHECKING:
+    from kvtop.lab.presets import Preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,19 @@ class AppSettings(ShellSettings):
     """Where clients can send requests; empty: nowhere."""
 
 
+def what_ran(history: History) -> Preset:
+    """What has run so far, under other settings.
+
+    Raises:
+        Failure: it cannot be read, or nothing has run.
+    """
+    from kvtop.lab.what_if_preset import hear, usual_tries, what_if_preset
+
+    traffic, _ = hear(history.timeline())
+    assert traffic.info is not None, "who was heard ran on an engine"
+    return what_if_preset(WHAT_RAN, traffic, traffic.info, usual_tries(traffic.info))
+
+
 class KvtopApp(Shell):
     def __init__(self, source: Source, settings: AppSettings) -> None:
         super().__init__(settings)
@@ -42,6 +60,8 @@ class KvtopApp(Shell):
         self.scene = Scene(self.feed, self.palette, self.terminal)
         self.scene.recording = settings.recording
         self.scene.listening = settings.listening
+        if (history := settings.history) is not None:
+            self.scene.lab.hear = lambda: what_ran(history)
         self._first_commands = settings.first_commands
         self._syllabus = settings.syllabus
 

@@ -7,6 +7,7 @@
   kvtop sim --charge-recompute --card h200      what preemptions cost: seconds, goodput, stalls
   kvtop sim --live                              side by side on the screen, step by step: twelve slots first
   kvtop sim --from load.kvrec --watermark 5%    what a recording, or a workload file, would have been like
+  kvtop sim --from load.kvrec --live            the same side by side on the screen
 
 4,000 requests wait at the start (Llama-3-8B, 52 * 10^9 bytes of KV); each step, running requests take what their next
 token needs, the newest are preempted where blocks are short, and the queue is admitted in its order. See
@@ -150,7 +151,7 @@ def _listed(values: tuple[Any, ...]) -> str:
 
 
 def _run_what_if(args: argparse.Namespace, given: dict[str, Any]) -> int:
-    from kvtop.commands.sim_what_if import print_what_if, what_if_rows
+    from kvtop.commands.sim_what_if import print_what_if, what_if_live, what_if_rows
 
     foreign = [name for name in given if name not in _OF_WHAT_IF and name not in _WHAT_IF_PARSERS]
     foreign += ["published"] if args.published else []
@@ -158,6 +159,11 @@ def _run_what_if(args: argparse.Namespace, given: dict[str, Any]) -> int:
     foreign += [name for name in ("card", *_COST_FLAGS) if getattr(args, name) is not None]
     if foreign:
         raise WrongUsage(f"{_flag(foreign[0])} does not go with --from: it belongs to the lab's own workload")
+    if args.live:
+        from kvtop.commands.sim_live import show
+        from kvtop.lab.presets import PRESETS
+
+        return show([what_if_live(args.source, given), *PRESETS])
     listed = what_if_rows(args.source, given)
     if args.json:
         print(json.dumps(listed, indent=1))

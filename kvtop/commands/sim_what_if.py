@@ -7,8 +7,7 @@ and what would have been. A workload file gives only the last.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.events import EngineInfo
 from kvtop.engine.workload import read_workload
 from kvtop.failure import WrongUsage
-from kvtop.lab.meter import Meter
-from kvtop.lab.traffic import Traffic, TrafficReader
+from kvtop.lab.presets import MOST_LANES, Preset
+from kvtop.lab.traffic import Traffic
 from kvtop.lab.what_if import WORKLOAD_INFO, changed, simulate
-from kvtop.view.pool_view import PoolView
+from kvtop.lab.what_if_preset import Changes, hear, tries, usual_tries, what_if_preset
+from kvtop.view.clean import clean_line
 
 Row = dict[str, Any]
 
@@ -36,17 +36,17 @@ def what_if_rows(source: Path, values: Mapping[str, Sequence[Any]]) -> list[Row]
         Failure: it cannot be read, or holds no request.
         WrongUsage: a combination is impossible.
     """
-    if source.suffix == ".json":
-        traffic, rows = Traffic(read_workload(source), {}), list[Row]()
-    else:
-        traffic, rows = _read_recording(source)
-    if traffic.left_out:
-        print(f"kvtop: warning: {traffic.left_out:,} rejected requests are left out", file=sys.stderr)
+    traffic, rows = _read(source)
     info = traffic.info or WORKLOAD_INFO
-    tries = list(_tries(info, values, with_unchanged=traffic.info is not None))
+    tried: list[tuple[Changes, EngineInfo]] = []
+    for changes in tries(values, with_unchanged=traffic.info is not None):
+        try:
+            tried.append((changes, changed(info, changes)))
+        except ValueError as error:
+            raise WrongUsage(str(error)) from None
     total = len(traffic.requests)
-    with count_bar(len(tries) * total, "requests") as update:
-        for number, (changes, new) in enumerate(tries):
+    with count_bar(len(tried) * total, "requests") as update:
+        for number, (changes, new) in enumerate(tried):
 
             def report(ended: int, before: int = number * total) -> None:
                 update(before + ended, "")
@@ -56,34 +56,41 @@ def what_if_rows(source: Path, values: Mapping[str, Sequence[Any]]) -> list[Row]
     return rows
 
 
-def _read_recording(source: Path) -> tuple[Traffic, list[Row]]:
+def what_if_live(source: Path, values: Mapping[str, Sequence[Any]]) -> Preset:
+    """The same for the lab's screen.
+
+    Raises:
+        Failure: it cannot be read, or holds no request.
+        WrongUsage: a combination is impossible, or there are more than fit side by side.
+    """
+    traffic, _ = _read(source)
+    info = traffic.info or WORKLOAD_INFO
+    wanted = list(tries(values, with_unchanged=traffic.info is not None)) if values else usual_tries(info)
+    if len(wanted) > MOST_LANES:
+        raise WrongUsage(
+            f"--live shows up to {MOST_LANES} side by side, these flags make {len(wanted)}; leave some values out"
+        )
+    try:
+        preset = what_if_preset(clean_line(source.name, 40), traffic, info, wanted)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    preset.build()  # refuses here what cannot run, and not on the screen
+    return preset
+
+
+def _read(source: Path) -> tuple[Traffic, list[Row]]:
+    """The traffic, and the row of what was recorded, if anything was."""
+    if source.suffix == ".json":
+        return Traffic(read_workload(source), {}), []
     from kvtop.sources.recording import Recording
 
     with Recording(source) as recording:
         if recording.lost_bytes:
             say_cut(recording)
-        timeline = recording.timeline
-        view = timeline.view_at(timeline.first)
-        reader, meter = TrafficReader(view), Meter(view)
-        for batch in timeline.batches(timeline.first):
-            if batch.number <= meter.view.number:  # another engine begins
-                meter = Meter(PoolView())
-            meter.take(batch)
-            reader.hear(batch, meter.view)
-    return reader.traffic(), [{"run": "recorded", "changed": {}, **meter.figures()}]
-
-
-def _tries(
-    info: EngineInfo, values: Mapping[str, Sequence[Any]], with_unchanged: bool
-) -> Iterator[tuple[dict[str, Any], EngineInfo]]:
-    if with_unchanged and values:
-        yield {}, changed(info, {})
-    for chosen in product(*values.values()):
-        changes = dict(zip(values, chosen, strict=True))
-        try:
-            yield changes, changed(info, changes)
-        except ValueError as error:
-            raise WrongUsage(str(error)) from None
+        traffic, meter = hear(recording.timeline)
+    if traffic.left_out:
+        print(f"kvtop: warning: {traffic.left_out:,} rejected requests are left out", file=sys.stderr)
+    return traffic, [{"run": "recorded", "changed": {}, **meter.figures()}]
 
 
 _COLUMNS = (

@@ -13,6 +13,10 @@ _POLICY_WORDS = {
 _SETTING_WORDS = {"output_median": "median answer", "preempted": "preempted ones", "pool_tokens": "pool of"}
 
 
+def policy_words(policy: str) -> str:
+    return _POLICY_WORDS.get(policy, policy)
+
+
 def experiment_label(experiment: Experiment, varying: Sequence[str]) -> str:
     """Policy and block size, then the ``varying`` settings with their values."""
     words = _POLICY_WORDS.get(experiment.policy, f"paged, {experiment.block_size}-token blocks")

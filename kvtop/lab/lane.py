@@ -41,9 +41,8 @@ class SlotSums:
         self.reserved += reserved
         self.external += external
 
-    def of_held(self, slots: int) -> float | None:
-        """``slots`` (one of these sums) as a share of what was held."""
-        return slots / self.held if self.held else None
+    def copy(self) -> SlotSums:
+        return replace(self)
 
     @property
     def internal(self) -> int:
@@ -65,7 +64,7 @@ class LaneFigures:
 
     @property
     def kv_utilization(self) -> float | None:
-        return self.sums.of_held(self.sums.live)
+        return self.sums.live / self.sums.held if self.sums.held else None
 
 
 class Lane(Protocol):
@@ -73,6 +72,8 @@ class Lane(Protocol):
     note: str
     """What must be known to read its picture; empty: nothing."""
     reserving: bool
+    caching: bool
+    """Freed blocks are kept for who has the same prefix."""
     num_slots: int
     block_size: int
     """Slots that are handed out together; 1 where any free slots do."""
@@ -112,6 +113,8 @@ NOTHING_CACHED = np.zeros(0, np.int64)
 
 class TrialLane:
     """An experiment's trial. ``work`` waits at the start, ``arrivals`` (by step) come later."""
+
+    caching = False
 
     def __init__(
         self,
@@ -180,7 +183,7 @@ class TrialLane:
             requests=self._requests,
             preemptions=self.preemptions,
             mean_running=self._running_sum / trace.steps if trace.steps else None,
-            sums=replace(self._sums),
+            sums=self._sums.copy(),
         )
 
     def picture(self) -> PoolPicture:

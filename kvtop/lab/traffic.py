@@ -86,7 +86,7 @@ class TrafficReader:
             Failure: nothing was asked for in the whole recording.
         """
         if self._info is None or not self._heard:
-            raise Failure("the recording holds no request, so there is nothing to try otherwise")
+            raise Failure("no request is recorded, so there is nothing to try otherwise")
         names = _unique_names(self._heard)
         requests = [self._request(heard, name) for heard, name in zip(self._heard, names, strict=True)]
         answers = {

@@ -94,6 +94,14 @@ def _config(info: EngineInfo) -> SchedulerConfig:
     )
 
 
+def answer_tokens(traffic: Traffic, request: Request, index: int) -> int:
+    """How many tokens a request's ``index``-th answer will have, its end token included."""
+    known = traffic.answers.get((request.id, index))
+    if known is not None:
+        return min(known, request.max_tokens)
+    return request.max_tokens if request.ignore_eos else min(request.max_tokens, typical_length(request, index) + 1)
+
+
 def simulated_engine(info: EngineInfo, traffic: Traffic, cost: CostModel, clock: VirtualClock) -> Engine:
     """A live engine on the simulated runner, whose answers are as long as the traffic's, with the traffic taken in.
 

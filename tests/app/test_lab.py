@@ -161,6 +161,36 @@ async def test_help_and_footer_speak_of_the_lab(source: SteppedSource) -> None:
         assert "The same requests through several policies" in text(app) and "More steps a second." in text(app)
 
 
+async def test_what_ran_here_is_run_again_under_other_settings(source: SteppedSource) -> None:
+    source.run(200)
+    async with on_stage(source, (160, 44), AppSettings(history=source.history)) as (app, pilot):
+        await pilot.press("4", "c", "end", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.press("end")
+        while app.scene.lab.winding:
+            app.live.tick(news=False)
+        await settle(app, pilot)
+        shown = text(app)
+        assert "this engine's traffic so far · 1,024 slots · 20 requests, when they came" in shown
+        for title in ("simulated as it was", "watermark 5%", "32-token blocks", "reserve prompt + max_tokens"):
+            assert title in shown
+        assert shown.count("20 of 20 done in") >= 3, "what was said may cover the fourth"
+        assert "-- cached" in shown
+        await pilot.press("c")
+        await settle(app, pilot)
+        assert len(app.scene.lab.presets) == 4
+
+
+async def test_before_anything_ran_there_is_nothing_to_try_otherwise() -> None:
+    source = SteppedSource(story().settings)
+    async with on_stage(source, settings=AppSettings(history=source.history)) as (app, pilot):
+        await pilot.press("4", "c", "end", "enter")
+        await app.workers.wait_for_complete()
+        await settle(app, pilot)
+        await pilot.pause(0.3)
+        assert "no request is recorded" in text(app) and app.scene.lab.preset.title == "twelve slots"
+
+
 # --- the clock --------------------------------------------------------------------------------------------------------
 
 

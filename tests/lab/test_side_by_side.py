@@ -7,15 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kvtop.engine.cost import CARDS
+from kvtop.engine.events import EngineInfo
 from kvtop.lab.combinations import combinations
+from kvtop.lab.engine_lane import EngineLane
 from kvtop.lab.experiment import Experiment
 from kvtop.lab.lane import TrialLane
-from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
+from kvtop.lab.pool_picture import CACHED, EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
 from kvtop.lab.presets import IN_REGIONS, PUBLISHED, TWELVE_SLOTS, experiments_preset
 from kvtop.lab.runs import run_one
 from kvtop.lab.side_by_side import SideBySide
+from kvtop.lab.traffic import Traffic
 from kvtop.lab.trial import Trial
+from kvtop.lab.what_if import WORKLOAD_INFO, changed, simulate
+from kvtop.lab.what_if_preset import AS_IT_WAS, in_words, usual_tries, what_if_preset
 from kvtop.lab.workload import sample
+from kvtop.view.waste import measure_waste
+from tests.sources.traffic import requests
 
 SMALL = {"requests": [80], "pool_tokens": [20_000], "max_tokens": [600]}
 EVERY_KIND = [
@@ -124,3 +132,38 @@ def test_requests_that_join_the_queue_late_are_scheduled_as_if_they_had_waited_i
     for number, lengths in enumerate(sample(experiment)):
         queued.add(by_itself.request(number), lengths)
     assert by_itself.run() == queued.run()
+
+
+def small_engine() -> EngineInfo:
+    return changed(WORKLOAD_INFO, {"pool_tokens": 640, "max_model_len": 512})
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_what_if_s_lane_comes_to_the_row_that_kvtop_sim_prints(number: int) -> None:
+    traffic, info = Traffic(requests(30, seed=5), {}), small_engine()
+    changes = usual_tries(info)[number]
+    lane = EngineLane("", traffic, changed(info, changes), CARDS["80gb"])
+    external = cached = 0
+    while not lane.ended:
+        totals = lane.picture().totals()
+        waste = measure_waste(lane._meter.view)
+        assert waste is not None and sum(totals) == lane.num_slots == waste.total
+        assert totals[LIVE] == waste.live and totals[EXTERNAL] == waste.external
+        assert totals[LIVE] + totals[RESERVED] + totals[INTERNAL] == waste.held
+        external, cached = external + totals[EXTERNAL], cached + totals[CACHED]
+        lane.advance()
+    figures, row = lane.figures(), simulate(traffic, changed(info, changes), CARDS["80gb"])
+    assert (figures.steps, figures.preemptions, figures.finished) == (row["steps"], row["preemptions"], row["requests"])
+    assert (figures.mean_running, figures.kv_utilization) == (row["mean_running"], row["kv_utilization"])
+    assert figures.sums.external / figures.sums.pool == pytest.approx(row["external_share"])
+    assert (cached > 0) == lane.caching and (figures.sums.reserved > 0) == lane.reserving
+
+
+def test_a_what_if_tries_what_one_would_try_first_and_names_it() -> None:
+    info = small_engine()
+    preset = what_if_preset("what ran", Traffic(requests(5, seed=1), {}), info, usual_tries(info))
+    titles = [lane.title for lane in preset.build()]
+    assert titles == [AS_IT_WAS, "watermark 5%", "32-token blocks", "reserve prompt + max_tokens"]
+    assert "5 requests" in preset.about and "640 slots" in preset.about
+    other = changed(info, {"watermark": 0.1, "block_size": 32, "policy": "reserve-max-model-len"})
+    assert [in_words(changes) for changes in usual_tries(other)[1:]] == ["watermark 0%", "16-token blocks", "paged"]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kvtop import cli
+from kvtop.commands.sim_what_if import what_if_live
 from kvtop.engine.control import Abort, Inject
 from kvtop.engine.cost import CARDS
 from kvtop.engine.engine import Engine
@@ -138,12 +139,17 @@ def test_an_aborted_request_ends_where_it_was_aborted_and_a_name_used_again_is_t
     assert what_if(traffic)["requests"] == 2
 
 
-def test_the_command_reads_recordings_and_workload_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recording = tmp_path / "busy.kvrec"
-    recorder = Recorder([FileSink(recording)])
+def recorded_file(folder: Path) -> Path:
+    path = folder / "busy.kvrec"
+    recorder = Recorder([FileSink(path)])
     for batch in run(busy_engine()):
         recorder.add(batch)
     recorder.close()
+    return path
+
+
+def test_the_command_reads_recordings_and_workload_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = recorded_file(tmp_path)
     assert cli.main(["sim", "--from", str(recording), "--watermark", "0,50%", "--block-size", "8", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in rows] == ["recorded", "simulated", "what if", "what if"]
@@ -179,3 +185,18 @@ def test_what_does_not_go_together_is_said(
         ended = exit.code
     assert ended == code
     assert words in capsys.readouterr().err
+
+
+def test_a_recording_can_be_watched_side_by_side_up_to_four_lanes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recorded_file(tmp_path)
+    preset = what_if_live(path, {"watermark": [0.0, 0.05], "block_size": [32]})
+    titles = [lane.title for lane in preset.build()]
+    assert titles == ["simulated as it was", "watermark 0%, 32-token blocks", "watermark 5%, 32-token blocks"]
+    assert len(what_if_live(path, {}).build()) == 4
+    with pytest.raises(SystemExit):
+        cli.main(["sim", "--from", str(path), "--live", "--watermark", "0,1%,2%,3%"])
+    assert "up to 4 side by side, these flags make 5" in capsys.readouterr().err
+    assert cli.main(["sim", "--from", str(path), "--live"]) == 1
+    assert "draws on a terminal" in capsys.readouterr().err

@@ -3,13 +3,19 @@ stepping.py, which on the lab's tab move the lab. Nothing reaches an engine."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.app import App
 
 from kvtop.app.actions.action import Action
 from kvtop.app.lab.desk import LabDesk
 from kvtop.app.screens.choose import Choose
+from kvtop.failure import Failure
+
+if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
+
+WHAT_RAN = "this engine's traffic so far"
 
 
 class Scene(Protocol):
@@ -27,6 +33,8 @@ class Host(Protocol):
     def app(self) -> App[object]: ...
 
     def redraw(self) -> None: ...
+
+    def say(self, words: str, severity: SeverityLevel = "information") -> None: ...
 
 
 def change_speed(screen: Host, direction: int) -> None:
@@ -47,13 +55,35 @@ def begin_again(screen: Host) -> None:
 def choose_preset(screen: Host) -> None:
     desk = screen.scene.lab
     titles = {preset.title: preset.about for preset in desk.presets}
+    if desk.hear is not None:
+        titles[WHAT_RAN] = "under other settings"
 
     def chosen(title: str | None) -> None:
-        if title is not None:
+        if title == WHAT_RAN:
+            screen.say("reading what ran here …")
+            screen.app.run_worker(lambda: _lay_out_what_ran(screen), thread=True, exclusive=True)
+        elif title is not None:
             desk.lay_out(list(titles).index(title))
             screen.redraw()
 
     screen.app.push_screen(Choose("side by side", titles, desk.preset.title), chosen)
+
+
+def _lay_out_what_ran(screen: Host) -> None:
+    """In a thread, since a long history takes seconds to read."""
+    desk, app = screen.scene.lab, screen.app
+    assert desk.hear is not None
+    try:
+        preset = desk.hear()
+    except Failure as failure:
+        app.call_from_thread(screen.say, str(failure), "warning")
+        return
+
+    def put() -> None:
+        desk.put(preset)
+        screen.redraw()
+
+    app.call_from_thread(put)
 
 
 LAB: tuple[Action[Any], ...] = (

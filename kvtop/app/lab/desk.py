@@ -28,6 +28,8 @@ class LabDesk:
 
     def __init__(self, presets: Sequence[Preset] | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
         self._given = presets
+        self.hear: Callable[[], Preset] | None = None
+        """Makes a preset of what has run on the engine so far; may take seconds. None: there is no engine."""
         self._clock = clock
         self.presets: list[Preset] = []
         self.at = 0
@@ -68,6 +70,11 @@ class LabDesk:
         self.at = at
         self.steps_per_second = self.preset.steps_per_second
         self.begin_again()
+
+    def put(self, preset: Preset) -> None:
+        """Lay out a preset that was not there, in place of one with its title."""
+        self.presets = [*(known for known in self.presets if known.title != preset.title), preset]
+        self.lay_out(len(self.presets) - 1)
 
     def begin_again(self) -> None:
         from kvtop.lab.side_by_side import SideBySide

@@ -18,7 +18,7 @@ from kvtop.app.lab.lane_lines import MOST_SLOTS_IN_A_ROW, LaneLines, Scale, scal
 from kvtop.app.lines import Line, Part, Span, between, fitted, fitting
 from kvtop.app.terminal import Terminal
 from kvtop.app.widgets.drawing import FramedDrawing, Scenery
-from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
+from kvtop.lab.pool_picture import CACHED, EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
 
 if TYPE_CHECKING:
     from kvtop.lab.lane import Lane
@@ -33,6 +33,7 @@ _LEGEND = (
     (2, INTERNAL, "internal", ": never filled"),
     (3, EXTERNAL, "external", ": free, but no hole fits"),
     (4, FREE, "free", ""),
+    (5, CACHED, "cached", " for its prefix"),
 )
 
 
@@ -72,7 +73,7 @@ class LabPanel(FramedDrawing, can_focus=True):
         lanes = desk.shown.lanes
         if len(self._drawn) != len(lanes):
             self._drawn = [LaneLines(self.scene.palette, self._ink) for _ in lanes]
-        legend = [self._legend(width)] if height >= 8 else []
+        legend = [self._legend(width, any(lane.caching for lane in lanes))] if height >= 8 else []
         room = height - 1 - len(legend)
         return [self._head(width), *self._lanes(lanes, scale_of(lanes), width, room), *legend]
 
@@ -154,11 +155,11 @@ class LabPanel(FramedDrawing, can_focus=True):
     def frame(self) -> Style:
         return self.scene.palette.named.border
 
-    def _legend(self, width: int) -> Line:
+    def _legend(self, width: int, caching: bool) -> Line:
         named = self.scene.palette.named
         for with_meaning in (True, False):
             parts = [Part(0, ((" ", self.blank),))]
-            for rank, kind, word, meaning in _LEGEND:
+            for rank, kind, word, meaning in _LEGEND if caching else _LEGEND[:-1]:
                 glyph, style = self._ink.sample(kind)
                 words = word + meaning if with_meaning else word
                 parts.append(Part(rank, ((glyph * 2, style), (f" {words}  ", named.muted))))
