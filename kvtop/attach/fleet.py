@@ -65,11 +65,11 @@ class WatchedServer:
 def foreign(info: EngineInfo, reading: Reading) -> str:
     """Why true tables cannot be those of the server whose metrics these are; empty where they may be.
 
-    vLLM counts its placeholder among its blocks, an engine of ours has none.
+    Metrics count vLLM's placeholder among the blocks, those of an engine of ours too, which has none.
     """
     blocks, size = reading.num_blocks, reading.block_size
-    if blocks and blocks != info.num_blocks + info.first_block:
-        return f"they are of {info.num_blocks + info.first_block:,} blocks, this server has {blocks:,.0f}"
+    if blocks and blocks != info.num_blocks + 1:
+        return f"they are of {info.num_blocks + 1:,} blocks, this server has {blocks:,.0f}"
     if size and size != info.block_size:
         return f"their blocks are of {info.block_size:,} tokens, this server's of {size:,.0f}"
     return ""

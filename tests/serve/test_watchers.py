@@ -12,6 +12,7 @@ import pytest
 import zmq
 
 from kvtop.attach.exposition import PageReader, Reading
+from kvtop.attach.fleet import foreign
 from kvtop.attach.kv_listener import KvListener
 from kvtop.attach.kv_sources import reachable, vllm_sources
 from kvtop.attach.kv_stream import Restarted
@@ -156,6 +157,8 @@ def test_metrics_events_and_tables_agree_after_every_step_of_a_run_that_preempts
     else:
         pytest.fail("the run never ended")
     assert preempted > 3, "the pool was meant to be too small"
+    assert watching.view.info is not None
+    assert foreign(watching.view.info, watching.reading()) == "", "kvtop attach must not turn these tables away"
     assert watching.residency.clears == 1
     assert watching.tables.broken == watching.listener.broken == 0
     reading = watching.reading()
@@ -173,7 +176,7 @@ def test_a_watcher_of_the_tables_can_command_nothing_and_one_who_comes_late_sees
     watching.until(lambda: watching.view.step == 12, "the steps never came")
     watching.tables.send(Pause(ticket=5))
     watching.until(lambda: watching.replies, "no reply")
-    assert "it takes no commands from here" in watching.replies[0].error
+    assert "this server cannot be paused" in watching.replies[0].error
     late = Watching(served)
     late.until(lambda: late.view.info is not None, "a late watcher sees nothing of an idle server")
     assert late.view.sequences[1].table == watching.view.sequences[1].table != []
