@@ -77,12 +77,12 @@ class KvtopApp(Shell):
         for command in self._first_commands:
             self.live.send(command)
         if self._syllabus is not None:
-            self.call_after_refresh(self._open_course, self._syllabus)
+            course = Course(self._syllabus, EngineDesk(self.live))
+            self.scene.course, self.feed.on_batch = course, course.take
+            self.call_after_refresh(self._open_course, self._syllabus, course)
 
-    def _open_course(self, syllabus: Syllabus) -> None:
-        """Give the student a desk, and open the lesson that was named, or the list to choose from."""
-        course = Course(syllabus, EngineDesk(self.live))
-        self.scene.course, self.feed.on_batch = course, course.take
+    def _open_course(self, syllabus: Syllabus, course: Course) -> None:
+        """Open the lesson that was named, or the list to choose from."""
         lesson = syllabus.library.find(syllabus.first)
         if lesson is not None:
             course.open(lesson, 0 if syllabus.anew else None)

@@ -46,7 +46,7 @@ def arrange(
         regions["tabs"] = Region(0, head, width, 1)
         head += 1
     body = Region(0, head, width, height - head - 1)
-    if "lesson" in extras:
+    if "lesson" in extras and tab != "lab":  # side by side takes the whole width
         regions["lesson"], body = lesson_apart(body)
     if tab == "lab":
         regions["lab"] = body

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtop.engine import events as e
-from kvtop.engine.control import AnyCommand, Inject, Preempt
+from kvtop.engine.control import AnyCommand, Inject, Pause, Preempt, Set
 from kvtop.lessons.commands import PreemptRequest, SceneCommand, parse_command
 from kvtop.lessons.facts import Facts
 from kvtop.lessons.figures import with_figures
@@ -59,14 +59,16 @@ class Player:
         return not needs or bool(formula(needs).value(self._facts))
 
     def enter(self) -> list[AnyCommand]:
-        """What the engine is told when the scene opens: first the requests, then the commands in order; those of
-        scenes that were passed while the engine was not there before them. Nothing when it was open before."""
+        """What the engine is told when the scene opens: pauses and settings, which must hold before a step is taken,
+        then the requests, then the other commands. Those of scenes that were passed while the engine was not there
+        come before them. Nothing when the scene was open before."""
         commands: list[AnyCommand] = []
         for scene in self.lesson.scenes[self.entered + 1 : self.position + 1]:
+            told = [command for text in scene.do for command in self._resolve(parse_command(text))]
+            commands += [command for command in told if isinstance(command, Pause | Set)]
             if scene.send:
                 commands.append(Inject(requests=list(scene.send)))
-            for text in scene.do:
-                commands += self._resolve(parse_command(text))
+            commands += [command for command in told if not isinstance(command, Pause | Set)]
         self.entered = max(self.entered, min(self.position, len(self.lesson.scenes) - 1))
         return commands
 

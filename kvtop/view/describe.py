@@ -98,7 +98,7 @@ def _admitted(event: e.Admitted, view: PoolView) -> str:
 
 
 def _resumed(event: e.Resumed, view: PoolView) -> str:
-    how = "swapped in" if event.mode == "swap" else f"{event.tokens - event.cached_tokens:,} tokens to recompute"
+    how = "swapped in" if event.mode == "swap" else f"{event.tokens - event.cached_tokens:,} tokens to compute"
     stood = f"stood still {count(event.waited_steps, 'step')}"
     return f"resume {who(view, event.seq)}  {how}; {count(event.needed, 'block')}; {stood}"
 

@@ -119,3 +119,23 @@ def test_what_a_request_had_in_its_last_step_counts_too() -> None:
     player = student.player
     assert player.words('{tokens("a")} {prompt_tokens("a")}') == "30 6"
     assert player.words('{most_blocks("a")} {blocks("a")}') == f"{-(-29 // 4)} 0"
+
+
+def test_pauses_and_settings_hold_before_a_scene_s_requests_come() -> None:
+    lesson = LIBRARY.find("watermark")
+    assert lesson is not None
+    player = Player(lesson, PoolView())
+    player.go_on()
+    player.go_on()
+    told = [type(command).__name__ for command in player.enter()]
+    assert told == ["Pause", "Inject", "Resume", "Set", "Inject"]
+    assert player.enter() == []
+
+
+def test_figures_in_words_are_of_this_run_and_unknown_until_they_are_known() -> None:
+    lesson = LIBRARY.find("block-tables")
+    assert lesson is not None
+    empty = Player(lesson, PoolView())
+    assert empty.words('{num_blocks} {blocks("a")}') == "– –"
+    student = Student(lesson)
+    assert student.player.words('{num_blocks} of {block_size / 3}, {blocks("a")}') == "40 of 1.33, –"

@@ -58,7 +58,7 @@ class LiveScreen(Screen[None]):
     """``keys``: action name → keys in place of its own. ``form_values`` is what the inject form held last."""
 
     DEFAULT_CSS = """
-    LiveScreen { layout: vertical; background: $background; }
+    LiveScreen { layout: vertical; layers: default answer; background: $background; }
     #filter { dock: bottom; display: none; background: $raised; }
     #filter.open { display: block; }
     """

@@ -8,10 +8,11 @@ from textual.widgets import Input
 
 
 class AnswerField(Input):
-    """Hidden until ``ask``; gone again with enter, which tells what was typed, or esc, which tells nothing."""
+    """Hidden until ``ask``, then over the footer, so that nothing moves. It goes with enter, which tells what was
+    typed, or with esc, which tells nothing."""
 
     DEFAULT_CSS = """
-    AnswerField { dock: bottom; display: none; background: $raised; }
+    AnswerField { layer: answer; dock: bottom; display: none; background: $raised; }
     AnswerField.open { display: block; }
     """
     BINDINGS = [Binding("escape", "leave", "back", show=False)]
