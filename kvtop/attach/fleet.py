@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvtop.attach.exposition import Reading
-from kvtop.attach.kv_sources import given_sources
+from kvtop.attach.fleet_recorder import FleetRecorder
+from kvtop.attach.kv_hearing import Heard
+from kvtop.attach.kv_listener import KvListener
+from kvtop.attach.kv_sources import KvSource, given_sources
 from kvtop.attach.kv_watch import KvWatch
 from kvtop.attach.scraper import TIMEOUT_SECONDS, Scraper
-from kvtop.attach.server import ServerWatch
+from kvtop.attach.server import Scrape, ServerWatch
 from kvtop.attach.tables_probe import TablesProbe
 from kvtop.attach.targets import Target
 from kvtop.engine.events import EngineInfo
@@ -86,9 +89,12 @@ class Fleet:
         events: bool = True,
         tables: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        recorder: FleetRecorder | None = None,
     ) -> None:
+        self.recorder = recorder
+        """Hears all that comes; None: nothing is recorded."""
         self.servers = [WatchedServer(target, interval_s) for target in targets]
-        self._scraper = Scraper([server.metrics for server in self.servers], timeout_s, clock)
+        self._scraper = Scraper([server.metrics for server in self.servers], timeout_s, clock, self._note_page)
         self._probe = TablesProbe(targets) if tables else None
         self._wants_events = events
         self._clock = clock
@@ -123,8 +129,26 @@ class Fleet:
     def listen(self, server: WatchedServer) -> None:
         """Listen to a server's KV events, if it publishes any and nobody does yet."""
         if self._wants_events and server.events is None:
-            server.events = KvWatch(server.target, given_sources(server.target), self._clock)
+            server.events = KvWatch(
+                server.target,
+                given_sources(server.target),
+                self._clock,
+                lambda source: self._listener(server.target, source),
+            )
             server.events.start()
+
+    def _note_page(self, scrape: Scrape) -> None:
+        if self.recorder is not None:
+            self.recorder.page(scrape)
+
+    def _listener(self, target: Target, source: KvSource) -> KvListener:
+        def note(source: KvSource, heard: Heard) -> None:
+            if self.recorder is not None:
+                self.recorder.event(target, source, heard)
+
+        if self.recorder is not None:
+            self.recorder.publisher(target, source)
+        return KvListener(source, self._clock, note)
 
     def poll(self) -> int:
         """Take over what has come; returns how many scrapes and batches of events there were."""
@@ -151,3 +175,5 @@ class Fleet:
         for server in self.servers:
             if server.events is not None:
                 server.events.close()
+        if self.recorder is not None:
+            self.recorder.close()

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import zmq
 
-from kvtop.attach.kv_events import AllBlocksCleared, BadBatch, KvDecoder, KvEvent
+from kvtop.attach.kv_hearing import Applied, Heard, KvHearing
 from kvtop.attach.kv_sources import KvSource
-from kvtop.attach.kv_stream import KvStream, Ordered, Restarted, Step
+from kvtop.attach.kv_stream import KvStream
 
 CLOSE_SECONDS = 0.1
 POLL_MILLISECONDS = 50
@@ -23,27 +23,40 @@ MAX_WAITING = 5_000
 """Batches that wait for ``poll``; beyond, the thread stops reading and ZMQ holds the rest."""
 _END = b"\xff" * 8
 
-Applied = Restarted | tuple[int, list[KvEvent]]
-"""What ``poll`` gives: a restart, or the events of one batch with their rank."""
-
 
 class KvListener:
-    """``start``, then ``poll``, then ``close``. ``unknown`` and ``broken`` count what could not be understood."""
+    """``start``, then ``poll``, then ``close``. ``on_heard`` is called from the thread with all that comes, before it
+    is applied (a recorder listens there)."""
 
-    def __init__(self, source: KvSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        source: KvSource,
+        clock: Callable[[], float] = time.monotonic,
+        on_heard: Callable[[KvSource, Heard], None] | None = None,
+    ) -> None:
         self.source = source
-        self.stream = KvStream(can_replay=source.replay_endpoint is not None)
-        self.unknown: dict[str, int] = {}
-        """Events of kinds that are not known here, by kind (untrusted)."""
-        self.broken = 0
-        """Messages that were no batch of events."""
         self.started_s = clock()
+        self._hearing = KvHearing(source)
         self._clock = clock
-        self._decoder = KvDecoder()
+        self._on_heard = on_heard
         self._arrived: queue.Queue[Applied] = queue.Queue(MAX_WAITING)
         self._restart_why: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="kv-events", daemon=True)
+
+    @property
+    def stream(self) -> KvStream:
+        return self._hearing.stream
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Events of kinds that are not known here, by kind (untrusted)."""
+        return self._hearing.unknown
+
+    @property
+    def broken(self) -> int:
+        """Messages that were no batch of events."""
+        return self._hearing.broken
 
     def start(self) -> None:
         self._thread.start()
@@ -92,8 +105,8 @@ class KvListener:
                 if live in ready:
                     self._take_live(live)
                 while not self._restart_why.empty():
-                    self._hand_on(self.stream.restart(self._restart_why.get(), self._clock()))
-                self._hand_on(self.stream.tick(self._clock()))
+                    self._hear(Heard("restart", why=self._restart_why.get()))
+                self._hand_on(self._hearing.tick(self._clock()))
                 start = self.stream.ask_replay()
                 if start is not None:
                     replay.send_multipart([b"", start.to_bytes(8, "big")])
@@ -107,10 +120,9 @@ class KvListener:
             except zmq.Again:
                 return
             if len(frames) == 3 and len(frames[1]) == 8:
-                number = int.from_bytes(frames[1], "big")
-                self._hand_on(self.stream.take_live(number, frames[2], self._clock()))
+                self._hear(Heard("live", int.from_bytes(frames[1], "big"), frames[2]))
             else:
-                self.broken += 1
+                self._hear(Heard("odd"))
 
     def _take_replayed(self, socket: zmq.Socket[bytes]) -> None:
         while True:
@@ -119,38 +131,24 @@ class KvListener:
             except zmq.Again:
                 return
             if len(frames) < 3:
-                self.broken += 1
+                self._hear(Heard("odd"))
                 continue
             number, payload = frames[-2:]  # an older server sends no topic before them
             if number == _END:
-                self._hand_on(self.stream.end_replay())
+                self._hear(Heard("end"))
             elif len(number) == 8:
-                self._hand_on(self.stream.take_replayed(int.from_bytes(number, "big"), payload))
+                self._hear(Heard("replayed", int.from_bytes(number, "big"), payload))
 
-    def _hand_on(self, steps: list[Step]) -> None:
+    def _hear(self, heard: Heard) -> None:
+        if self._on_heard is not None:
+            self._on_heard(self.source, heard)
+        self._hand_on(self._hearing.hear(heard, self._clock()))
+
+    def _hand_on(self, steps: list[Applied]) -> None:
         for step in steps:
-            if isinstance(step, Ordered):
-                applied = self._decode(step)
-                if applied is None:
-                    continue
-            else:
-                applied = step
             while not self._closing.is_set():
                 try:
-                    self._arrived.put(applied, timeout=0.1)
+                    self._arrived.put(step, timeout=0.1)
                     break
                 except queue.Full:  # the caller polls again
                     continue
-
-    def _decode(self, message: Ordered) -> Applied | None:
-        try:
-            batch = self._decoder.decode(message.payload)
-        except BadBatch:
-            self.broken += 1
-            return None
-        if any(type(event) is AllBlocksCleared for event in batch.events):
-            self.stream.all_cleared()
-        for kind, count in batch.unknown.items():
-            if len(self.unknown) < 100 or kind in self.unknown:
-                self.unknown[kind] = self.unknown.get(kind, 0) + count
-        return (self.source.rank if batch.rank is None else batch.rank, batch.events)

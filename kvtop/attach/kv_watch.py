@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import httpx2
 
+from kvtop.attach.kv_hearing import Applied
 from kvtop.attach.kv_listener import KvListener
 from kvtop.attach.kv_sources import (
     SGLANG_PAGE,
@@ -22,7 +24,7 @@ from kvtop.attach.kv_sources import (
     silence_hint,
     vllm_sources,
 )
-from kvtop.attach.kv_stream import Restarted
+from kvtop.attach.kv_stream import KvStream, Restarted
 from kvtop.attach.server import ServerWatch
 from kvtop.attach.targets import Target
 from kvtop.view.clean import clean_line
@@ -51,6 +53,32 @@ def ask_sources(target: Target) -> list[KvSource]:
     raise NoSources(f"KV events are not known here: it has neither {VLLM_PAGE} nor {SGLANG_PAGE}")
 
 
+class Listener(Protocol):
+    """Where the messages of one publisher come from: a socket, or a recording."""
+
+    source: KvSource
+    started_s: float
+
+    @property
+    def stream(self) -> KvStream: ...
+
+    @property
+    def unknown(self) -> Mapping[str, int]: ...
+
+    @property
+    def broken(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def poll(self, most: int = 1_000) -> list[Applied]: ...
+
+    def server_restarted(self, why: str) -> None: ...
+
+    def silent_s(self) -> float: ...
+
+    def close(self) -> None: ...
+
+
 class KvWatch:
     """``residency`` is up to date after each ``poll``; ``listeners`` is empty until the server told its publishers."""
 
@@ -59,15 +87,16 @@ class KvWatch:
         target: Target,
         sources: Sequence[KvSource] = (),
         clock: Callable[[], float] = time.monotonic,
+        make_listener: Callable[[KvSource], Listener] | None = None,
     ) -> None:
         self.target = target
         self.residency = Residency()
-        self.listeners: list[KvListener] = []
+        self.listeners: list[Listener] = []
         self.no_events = NOT_ASKED
         """Why there is nothing to listen to; empty once there is."""
         self.cleared: dict[int, str] = {}
         """Rank → why its view was last cleared by a restart."""
-        self._clock = clock
+        self._make_listener = make_listener or (lambda source: KvListener(source, clock))
         self._tokens: dict[int, tuple[float, float]] = {}
         """Rank → last message's time, tokens computed by then."""
         self._followed_s: float | None = None
@@ -141,7 +170,7 @@ class KvWatch:
             notes += [f"rank {rank}: {clean_line(note, 300)}" for note in (hint, odd) if note]
         return notes
 
-    def _tokens_since(self, listener: KvListener, counters: dict[str, float]) -> float | None:
+    def _tokens_since(self, listener: Listener, counters: dict[str, float]) -> float | None:
         """Tokens computed since the last message, as far as the counters tell."""
         computed = counters.get("prompt_tokens", 0.0) + counters.get("generated_tokens", 0.0)
         last_live_s = listener.stream.last_live_s or 0.0
@@ -157,7 +186,7 @@ class KvWatch:
             listener.close()
 
     def _listen(self) -> None:
-        self.listeners = [KvListener(source, self._clock) for source in self._found]
+        self.listeners = [self._make_listener(source) for source in self._found]
         for listener in self.listeners:
             listener.start()
         self.no_events = ""

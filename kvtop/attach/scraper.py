@@ -26,17 +26,19 @@ IDLE_SECONDS = 0.05
 
 class Scraper:
     """``start``, then ``poll`` from one thread, then ``close``. The watches are changed by ``poll`` alone, so that its
-    caller may read them at any time in between."""
+    caller may read them at any time in between. ``on_scrape`` is called with each scrape before its watch takes it."""
 
     def __init__(
         self,
         watches: Sequence[ServerWatch],
         timeout_s: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        on_scrape: Callable[[Scrape], None] = lambda scrape: None,
     ) -> None:
         self._watches = {watch.target.metrics: watch for watch in watches}
         self._timeout_s = timeout_s
         self._clock = clock
+        self._on_scrape = on_scrape
         self._arrived: queue.SimpleQueue[Scrape] = queue.SimpleQueue()
         self._due: dict[str, float] = dict.fromkeys(self._watches, 0.0)
         """Page → when to ask next; absent while it is being asked."""
@@ -57,6 +59,7 @@ class Scraper:
             except queue.Empty:
                 return taken
             watch = self._watches[scrape.target.metrics]
+            self._on_scrape(scrape)
             watch.take(scrape)
             with self._lock:
                 pace = watch.health.next_s - scrape.answered_s

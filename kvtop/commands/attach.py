@@ -25,14 +25,18 @@ from pathlib import Path
 
 from kvtop.attach.conditions import Condition, ConditionError, Verdict, parse_condition
 from kvtop.attach.fleet import Fleet
+from kvtop.attach.fleet_recorder import FleetRecorder
+from kvtop.attach.record_format import MAGIC
 from kvtop.attach.scraper import TIMEOUT_SECONDS
 from kvtop.attach.server import ServerWatch
 from kvtop.attach.targets import Target, TargetError, distinct, parse_target, read_targets, with_options
 from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
 from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
+from kvtop.commands.record_output import add_record_flags, say_recorded
 from kvtop.failure import Failure, WrongUsage
 from kvtop.settings import SETTINGS, Settings
+from kvtop.sources.file_sink import FileSink
 from kvtop.view.fleet import fleet_rows, fleet_total
 from kvtop.view.fleet_findings import fleet_findings
 from kvtop.view.slo import Slo, parse_slo
@@ -60,6 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for setting in SETTINGS:
         if setting.section in ("attach", "screen"):
             add_flag(parser, setting)
+    add_record_flags(parser)
     deep = parser.add_argument_group("deeper than metrics")
     deep.add_argument(
         "--events", metavar="auto|off|ADDRESS", default="auto", help="KV events: ask the server, or tcp://HOST:5557"
@@ -91,7 +96,24 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUsage("name a server, or a file of them with --targets")
     settings = settings_from(args)
     slo = _limits(settings)
-    fleet = Fleet(targets, args.interval, args.timeout, events=args.events != "off", tables=args.tables != "off")
+    recorder = _recorder(args, targets)
+    fleet = Fleet(
+        targets,
+        args.interval,
+        args.timeout,
+        events=args.events != "off",
+        tables=args.tables != "off",
+        recorder=recorder,
+    )
+    try:
+        return _watch(args, fleet, conditions, slo, settings)
+    finally:
+        if recorder is not None:
+            recorder.close()
+            say_recorded(recorder.sink, recorder.failure)
+
+
+def _watch(args: argparse.Namespace, fleet: Fleet, conditions: list[Condition], slo: Slo, settings: Settings) -> int:
     screen = not (args.once or args.json or args.fail_if) and sys.stdin.isatty() and sys.stdout.isatty()
     if screen:
         from kvtop.app.from_settings import shell_settings
@@ -100,6 +122,15 @@ def run(args: argparse.Namespace) -> int:
         return run_watch(fleet, slo, shell_settings(settings))
     say_warnings(settings)
     return Look(fleet, conditions, args).run()
+
+
+def _recorder(args: argparse.Namespace, targets: list[Target]) -> FleetRecorder | None:
+    """What writes the file that was asked for."""
+    if args.record is None:
+        if args.record_limit is not None:
+            raise WrongUsage("--record-limit bounds a recording; say with --record FILE where it goes")
+        return None
+    return FleetRecorder(FileSink(args.record, args.record_limit, MAGIC), targets)
 
 
 def _targets(args: argparse.Namespace) -> list[Target]:

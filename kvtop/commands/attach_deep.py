@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from kvtop.attach.fleet import Fleet, Place, WatchedServer, foreign
+from kvtop.attach.replayed_fleet import ReplayedFleet
 from kvtop.engine.control import BatchMessage, TakeSnapshot
 from kvtop.sources.exported import ExportedSource
 from kvtop.sources.source import ViewMessage
@@ -55,7 +56,7 @@ class _Subscribed:
 class DeepLook:
     """``poll`` often; ``is_settled`` once there is no more to wait for; ``of`` tells of one rank."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet | ReplayedFleet) -> None:
         self._fleet = fleet
         self._tables: dict[Place, _Subscribed] = {}
         self._began_s = time.monotonic()

@@ -71,6 +71,13 @@ def _say_outcome(sink: FileSink, failure: str) -> None:
     print(f"recorded {upto} in {clean_line(str(sink.path), 500)}, {size(sink.size_bytes)}", file=sys.stderr)
 
 
+def say_recorded(sink: FileSink, failure: str) -> None:
+    """On stderr: what became of a recording of watched servers."""
+    if failure:
+        print(f"kvtop: {clean_line(failure, 500)}", file=sys.stderr)
+    print(f"recorded in {clean_line(str(sink.path), 500)}, {size(sink.size_bytes)}", file=sys.stderr)
+
+
 def say_cut(recording: Recording) -> None:
     """On stderr: the file does not end where it was to end."""
     lost, last = recording.lost_bytes, recording.timeline.steps[1]

@@ -46,9 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from kvtop.attach.record_format import MAGIC as SERVERS
+    from kvtop.commands.replay_servers import replay_servers
+    from kvtop.sources.frames import begins_with
     from kvtop.sources.recording import Recording
 
     settings = settings_from(args)
+    if begins_with(args.recording, SERVERS):
+        return replay_servers(args, settings)
     with Recording(args.recording) as recording:
         _check_step(recording, args.step)
         if recording.lost_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvtop.sources.frames import Frame, RecordingError, RecordingStopped, head
+from kvtop.sources.frames import MAGIC, Frame, RecordingError, RecordingStopped, head
 from kvtop.view.words import size
 
 
@@ -16,20 +16,20 @@ class FileSink:
         RecordingError: the file exists already, or cannot be made.
     """
 
-    def __init__(self, path: Path, limit_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, limit_bytes: int | None = None, magic: bytes = MAGIC) -> None:
         self.path = path
         self.limit_bytes = limit_bytes
         self.last_step: int | None = None
         """The last step in the file; None while there is none."""
         try:
             self._file = path.open("xb")
-            self._file.write(head())
+            self._file.write(head(magic))
             self._file.flush()
         except FileExistsError:
             raise RecordingError(f"{path}: exists already; choose another name, or remove it") from None
         except OSError as error:
             raise RecordingError(f"{path}: cannot be written ({error.strerror})") from None
-        self.size_bytes = len(head())
+        self.size_bytes = len(head(magic))
 
     def append(self, frame: Frame, payload: bytes) -> None:
         """Write a frame.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
@@ -76,12 +77,21 @@ def unpack_frame(data: bytes) -> Frame | None:
     return Frame(kind, session, length, payload_crc, first, count, first_step, last_step, first_s, last_s)
 
 
-def head() -> bytes:
-    """The first bytes of a file."""
-    return _HEAD.pack(MAGIC, VERSION)
+def head(magic: bytes = MAGIC) -> bytes:
+    """The first bytes of a file; ``magic`` says what kind of recording it is."""
+    return _HEAD.pack(magic, VERSION)
 
 
-def check_head(file: BinaryIO, name: str) -> None:
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether a file is of that kind, as far as its first bytes tell."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
+
+
+def check_head(file: BinaryIO, name: str, magic: bytes = MAGIC) -> None:
     """Read a file's head.
 
     Raises:
@@ -90,9 +100,9 @@ def check_head(file: BinaryIO, name: str) -> None:
     data = file.read(_HEAD.size)
     if not data:
         raise RecordingError(f"{name}: is empty, nothing was recorded")
-    if len(data) < _HEAD.size and head().startswith(data):
+    if len(data) < _HEAD.size and head(magic).startswith(data):
         raise RecordingError(f"{name}: is cut off before its first step")
-    if data[: len(MAGIC)] != MAGIC:
+    if data[: len(magic)] != magic:
         raise RecordingError(f"{name}: is not a kvtop recording (those begin with KVREC)")
     version = _HEAD.unpack(data)[1]
     if version > VERSION:

@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from kvtop.app.actions.action import Action
 from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.help import Help
+from kvtop.view.fleet_log import FleetLog
 
 if TYPE_CHECKING:
     from kvtop.app.watch.fleet_screen import FleetScreen
@@ -35,11 +36,34 @@ def choose(screen: WatchScreen, step: int) -> None:
     screen.redraw()
 
 
+def wind(screen: WatchScreen, seconds: float) -> None:
+    """In a recording: to another time; 0 pauses it or plays it on."""
+    recording = screen.scene.recording
+    if recording is None:
+        screen.say("these servers are there: only a recording can be paused and wound", "warning")
+        return
+    if seconds:
+        recording.wind(seconds)
+        screen.scene.log = FleetLog()
+    else:
+        recording.pause_or_play()
+    screen.scene.look()
+    screen.redraw()
+
+
 ANYWHERE: tuple[Action[WatchScreen], ...] = (
     Action("next_panel", "tab", "Give the keys to the next panel.", "view", lambda screen: screen.focus_panel(1),
-           label="panel", footer=6),
+           label="panel", footer=10),
     Action("previous_panel", "shift+tab", "The panel before.", "view", lambda screen: screen.focus_panel(-1)),
-    Action("back", "escape", "Back to where you came from.", "view", lambda screen: screen.back_out(), footer=7),
+    Action("back", "escape", "Back to where you came from.", "view", lambda screen: screen.back_out(), footer=9),
+    Action("pause", "space", "In a recording: pause it; again: play on.", "stepping", lambda screen: wind(screen, 0),
+           footer=1),
+    Action("step", "full_stop", "In a recording: one second forward.", "stepping", lambda screen: wind(screen, 1),
+           footer=2),
+    Action("step_back", "comma", "In a recording: ten seconds back.", "stepping", lambda screen: wind(screen, -10),
+           footer=3),
+    Action("step_until", "greater_than_sign", "In a recording: a minute forward.", "stepping",
+           lambda screen: wind(screen, 60)),
     Action("theme", "t", "Choose a theme.", "view", theme, footer=11),
     Action("screenshot", "S,ctrl+s", "Save the screen as an SVG file.", "view", lambda screen: screen.save_picture()),
     Action("help", "question_mark", "Keys, and how to read the panel that has them.", "view", help_screen, footer=12),
@@ -62,11 +86,11 @@ FLEET: tuple[Action[FleetScreen], ...] = (
 
 SERVER: tuple[Action[ServerScreen], ...] = (
     Action("metrics_tab", "1", "What its metrics tell: latencies, requests, capacity, charts.", "servers",
-           lambda screen: screen.show_tab("metrics"), label="metrics", footer=1),
+           lambda screen: screen.show_tab("metrics"), label="metrics", footer=4),
     Action("sent_tab", "2", "The requests that were sent to it from here, and what became of them.", "servers",
            lambda screen: screen.show_tab("sent"), label="sent"),
     Action("inject", "i", "Send requests to its OpenAI endpoint: a prompt or a length, how many, how long.", "servers",
-           lambda screen: screen.inject(), footer=5),
+           lambda screen: screen.inject(), footer=8),
     Action("abort", "a", "End the chosen request that was sent from here.", "servers",
            lambda screen: screen.abort(everything=False), panel="sent"),
     Action("abort_all", "A", "End all requests that were sent from here.", "servers",
@@ -76,11 +100,11 @@ SERVER: tuple[Action[ServerScreen], ...] = (
     Action("previous_sent", "up,k", "Choose the one before.", "servers", lambda screen: screen.sent.move(-1),
            panel="sent"),
     Action("prefix_tab", "3", "Logical residency: which content is cached where, by its KV events.", "servers",
-           lambda screen: screen.show_tab("prefix"), label="residency", footer=2),
+           lambda screen: screen.show_tab("prefix"), label="residency", footer=5),
     Action("findings_tab", "5", "What is worth a word, with evidence and the setting to change.", "servers",
-           lambda screen: screen.show_tab("findings"), label="findings", footer=3),
+           lambda screen: screen.show_tab("findings"), label="findings", footer=6),
     Action("tables", "m", "Its true block tables, where the server carries our exporter; again: back to metrics.",
-           "servers", lambda screen: screen.open_tables(), label="true tables", footer=4),
+           "servers", lambda screen: screen.open_tables(), label="true tables", footer=7),
     Action("next_server", "right_square_bracket", "The next rank.", "servers", lambda screen: choose(screen, 1)),
     Action("previous_server", "left_square_bracket", "The rank before.", "servers", lambda screen: choose(screen, -1)),
     Action("next_branch", "down,j", "Further down.", "servers", lambda screen: screen.scroll_contents(1),

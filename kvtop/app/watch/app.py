@@ -22,18 +22,22 @@ from kvtop.app.watch.server_screen import ServerScreen
 from kvtop.app.watch.tables_screen import Tables, TablesScreen
 from kvtop.attach.fleet import Fleet, foreign
 from kvtop.attach.gpus import GpuWatch
+from kvtop.attach.replayed_fleet import ReplayedFleet
 from kvtop.attach.traffic import ServerTraffic
 from kvtop.view.server_facts import max_model_len
 from kvtop.view.slo import Slo
 
 
 class WatchApp(Shell):
-    def __init__(self, fleet: Fleet, slo: Slo, settings: ShellSettings) -> None:
+    def __init__(self, fleet: Fleet | ReplayedFleet, slo: Slo, settings: ShellSettings) -> None:
         super().__init__(settings)
         self.fleet = fleet
-        self.scene = WatchScene(fleet, self.palette, self.terminal, slo, GpuWatch())
+        live = not isinstance(fleet, ReplayedFleet)
+        self.scene = WatchScene(fleet, self.palette, self.terminal, slo, GpuWatch() if live else None)
         self.scene.look()
         self._setting = Setting(self.themes, self.use_theme, self.pictures_folder, self.keys)
+        self._said = ""
+        """Which end was said already."""
         self._tables: Tables | None = None
         """What is subscribed to, while it is shown."""
         self._may_move = len(fleet.servers) == 1
@@ -60,6 +64,7 @@ class WatchApp(Shell):
 
     def tick(self) -> None:
         self.fleet.poll()
+        self._say_ends()
         for traffic in self.scene.traffics.values():
             traffic.poll()
         due = self.due()
@@ -88,6 +93,14 @@ class WatchApp(Shell):
             self._close_tables()
             self.fleet.reject_tables(self.fleet.servers[tables.place.server])
             self._front().say(f"the exporter that was found is another server's: {why}", "warning")
+
+    def _say_ends(self) -> None:
+        """Say once why a recording, made or played, ended before its time."""
+        made = self.fleet.recorder if isinstance(self.fleet, Fleet) else None
+        why = made.failure if made is not None else self.fleet.failure if isinstance(self.fleet, ReplayedFleet) else ""
+        if why and why != self._said:
+            self._said = why
+            self._front().say(why, "warning")
 
     def _true_preemptions(self) -> int | None:
         tables = self._tables
@@ -174,8 +187,10 @@ class WatchApp(Shell):
         return scene.traffics[scene.place.server]
 
     def _destination(self) -> Destination | None:
-        """Where the inject form sends to: the chosen server."""
+        """Where the inject form sends to: the chosen server; None in a recording."""
         scene, place = self.scene, self.scene.place
+        if scene.recording is not None:
+            return None
 
         def limit() -> float | None:
             history = scene.history(place)

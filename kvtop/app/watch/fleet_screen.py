@@ -12,8 +12,7 @@ from kvtop.app.watch.fleet_table import FleetTable
 from kvtop.app.watch.headline import FleetHeadline
 from kvtop.app.watch.places import Places, arrange_fleet
 from kvtop.app.watch.scene import WatchScene
-from kvtop.app.watch.screen import Setting, WatchScreen
-from kvtop.app.widgets.key_line import KeyLine
+from kvtop.app.watch.screen import Setting, WatchKeys, WatchScreen
 
 
 class FleetScreen(WatchScreen):
@@ -31,7 +30,7 @@ class FleetScreen(WatchScreen):
             FleetHeadline(scene, "headline"),
             FleetTable(scene, "fleet"),
             self.findings,
-            KeyLine(scene, "footer", [action for action in self.actions if action.name != "back"]),
+            WatchKeys(scene, "footer", [action for action in self.actions if action.name != "back"]),
         )
 
     def redraw(self) -> None:

@@ -42,7 +42,12 @@ class WatchHeadline(Drawing):
             return [figures]
         named = self.scene.palette.named
         right = self.how()
-        if width >= 70:
+        recording = self.scene.recording
+        if recording is not None:
+            here, end = (time.strftime("%H:%M:%S", time.localtime(at)) for at in (recording.now_s(), recording.end_s))
+            mark = ("▶ plays ", named.good) if recording.playing else (" ‖ paused ", named.badge)
+            right = [("recording  ", named.accent), mark, (f" {here} of {end}", named.text)]
+        elif width >= 70:
             right.append((time.strftime("  %H:%M:%S", time.localtime(self.scene.clock())), named.muted))
         right.append((" ", named.text))
         left = fitting([Part(0, ((" kvtop ", named.title),)), *self.what()], width - line_width(right) - 1)

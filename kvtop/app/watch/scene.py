@@ -15,6 +15,7 @@ from kvtop.app.terminal import Terminal
 from kvtop.attach.fleet import Depth, Fleet, Place, WatchedServer
 from kvtop.attach.gpus import Gpu, GpuWatch, is_here
 from kvtop.attach.history import RankHistory
+from kvtop.attach.replayed_fleet import ReplayedFleet
 from kvtop.attach.traffic import ServerTraffic
 from kvtop.view.fleet import FleetRow, FleetTotal, fleet_rows, fleet_total
 from kvtop.view.fleet_findings import fleet_findings
@@ -29,7 +30,7 @@ FIRST = Place(0, "")
 
 @dataclass(slots=True)
 class WatchScene:
-    fleet: Fleet
+    fleet: Fleet | ReplayedFleet
     palette: Palette
     terminal: Terminal
     slo: Slo
@@ -48,6 +49,11 @@ class WatchScene:
     """Whose rows they are, in the same order."""
     total: FleetTotal = field(default_factory=lambda: fleet_total([]))
     log: FleetLog = field(default_factory=FleetLog)
+
+    @property
+    def recording(self) -> ReplayedFleet | None:
+        """The recording that is played; None: the servers are there."""
+        return self.fleet if isinstance(self.fleet, ReplayedFleet) else None
 
     def look(self) -> None:
         """Work out what is so now."""

@@ -40,6 +40,18 @@ class Setting:
     """Action name → keys in place of its own."""
 
 
+class WatchKeys(KeyLine):
+    """Offers to wind where there is something to be wound."""
+
+    scene: WatchScene
+
+    def label(self, action: Action[Any]) -> str:
+        if action.name in ("pause", "step", "step_back"):
+            words = {"pause": "pause", "step": "1 s on", "step_back": "10 s back"}
+            return words[action.name] if self.scene.recording is not None else ""
+        return super().label(action)
+
+
 class WatchScreen(Screen[None]):
     """Subclasses make ``panels`` and say how they are placed; ``redraw`` draws what is in sight."""
 

@@ -22,10 +22,9 @@ from kvtop.app.watch.latency_panel import LatencyPanel
 from kvtop.app.watch.places import Places, arrange_server
 from kvtop.app.watch.residency_panels import ContentPanel, TierPanel
 from kvtop.app.watch.scene import WatchScene, WatchTab
-from kvtop.app.watch.screen import Setting, WatchScreen
+from kvtop.app.watch.screen import Setting, WatchKeys, WatchScreen
 from kvtop.app.watch.sent_panel import SentPanel
 from kvtop.app.watch.shape_panel import ShapePanel
-from kvtop.app.widgets.key_line import KeyLine
 from kvtop.app.widgets.tab_strip import TabStrip
 from kvtop.engine.control import Abort
 from kvtop.engine.requests import Request
@@ -57,12 +56,12 @@ class ServerTabs(TabStrip):
         return str(len(standing)) if tab == "findings" and standing else ""
 
 
-class ServerKeys(KeyLine):
+class ServerKeys(WatchKeys):
     """Offers what this server allows."""
 
-    scene: WatchScene
-
     def label(self, action: Action[Any]) -> str:
+        if action.name == "inject" and self.scene.recording is not None:
+            return ""
         if action.name == "tables" and self.scene.depth(self.scene.place) != "true tables":
             return ""
         if action.name == "back" and len(self.scene.rows) < 2:
