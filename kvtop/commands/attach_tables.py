@@ -31,6 +31,8 @@ def fleet_as_json(
     return {
         "at": at_s,
         "ranks": [{**_as_json(row), "is_stale": row.is_stale, **more} for row, more in zip(rows, deep, strict=True)],
+        "total": _as_json(total),
+        "findings": [{"key": key, **_case_as_json(case)} for key, case in findings.items()],
     }
 
 

@@ -283,7 +283,7 @@ async def test_commands_to_a_watched_scheduler_are_refused_in_words(exporting: E
         async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
             await until_shown(app, "req-a")
             await pilot.press("space")
-            await until_shown(app, "this server is watched, it takes no commands")
+            await until_shown(app, "pause: this server cannot be paused")
 
 
 async def test_an_exporter_that_falls_silent_is_said_and_its_last_state_stays(
