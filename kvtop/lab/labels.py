@@ -10,7 +10,12 @@ _POLICY_WORDS = {
     "reserve-max-model-len": "reserve max_model_len",
     "reserve-prompt-max-tokens": "reserve prompt + max_tokens",
 }
-_SETTING_WORDS = {"output_median": "median answer", "preempted": "preempted ones", "pool_tokens": "pool of"}
+_SETTING_WORDS = {
+    "placement": "",
+    "output_median": "median answer",
+    "preempted": "preempted ones",
+    "pool_tokens": "pool of",
+}
 
 
 def policy_words(policy: str) -> str:
@@ -20,7 +25,9 @@ def policy_words(policy: str) -> str:
 def experiment_label(experiment: Experiment, varying: Sequence[str]) -> str:
     """Policy and block size, then the ``varying`` settings with their values."""
     words = _POLICY_WORDS.get(experiment.policy, f"paged, {experiment.block_size}-token blocks")
-    return ", ".join([words, *(f"{_SETTING_WORDS.get(name, name)} {_value(experiment, name)}" for name in varying)])
+    told = (name for name in varying if name != "placement" or experiment.reserves)
+    settings = (f"{_SETTING_WORDS.get(name, name)} {_value(experiment, name)}".strip() for name in told)
+    return ", ".join([words, *settings])
 
 
 def _value(experiment: Experiment, name: str) -> str:

@@ -86,6 +86,12 @@ class LabInk:
             return self._levels[level], self._palette.named.text if ink.color is None else Style(color=ink.color)
         return self._levels[level], Style(color=ink.bgcolor, bgcolor=paper.bgcolor)
 
+    def _letter(self, style: Style, kind: int) -> Style:
+        """An owner's letter must be read on every kind of ground."""
+        if kind in (RESERVED, INTERNAL):
+            style = style + Style(color=self._palette.named.text.color)
+        return style + Style(bold=True) if kind in (LIVE, RESERVED, INTERNAL) else style
+
     def slots(self, picture: PoolPicture, slot_width: int, height: int) -> list[Line]:
         """Every slot by itself, in one row of ``height`` lines; slots of one block, or of one region, hang together."""
         assert picture.owners is not None
@@ -98,11 +104,9 @@ class LabInk:
                 glyph, style = self._glyphs[kind], self._styles[kind]
                 fill = glyph if kind != FREE else " "
                 letter = picture.names[owner][:1] if owner >= 0 else glyph
-                inner = fill * (slot_width - 1)
-                if y == height // 2:
-                    middle = (slot_width - 1) // 2
-                    inner = inner[:middle] + letter + inner[middle + 1 :]
-                spans.append((inner, style + Style(bold=True) if kind == LIVE else style))
+                before = (slot_width - 1) // 2
+                middle = (letter, self._letter(style, kind)) if y == height // 2 else (fill, style)
+                spans += [(fill * before, style), middle, (fill * (slot_width - 2 - before), style)]
                 last_of_block = (slot + 1) % picture.block_size == 0
                 joined = not last_of_block or (
                     picture.block_size == 1 and owner >= 0 and slot + 1 < len(owners) and owners[slot + 1] == owner

@@ -34,8 +34,6 @@ class Scale:
 
     num_slots: int
     """Of the largest pool."""
-    unit: int
-    """Slots of which a cell holds a whole number: the largest block."""
     most_running: float
     """The largest mean."""
 
@@ -72,9 +70,7 @@ class LaneLines:
         return self._ink.slots(picture, slot_width, 3 if height >= 4 else 1)
 
     def _cells(self, picture: PoolPicture, scale: Scale, width: int, rows: int) -> list[Line]:
-        least = -(-scale.num_slots // (width * rows))
-        unit = scale.unit if least >= scale.unit else 1
-        counts = picture.cells(-(-least // unit) * unit, scale.num_slots)
+        counts = picture.cells(_slots_per_cell(-(-scale.num_slots // (width * rows))), scale.num_slots)
         codes = np.full(width * rows, -1, np.int64)
         codes[: len(counts)] = cell_codes(counts)[: width * rows]
         grid = codes.reshape(rows, width)
@@ -178,6 +174,10 @@ def _percent(part: float, whole: float) -> str:
 
 def scale_of(lanes: Sequence[Lane]) -> Scale:
     means = [lane.figures().mean_running or 0.0 for lane in lanes]
-    return Scale(
-        max(lane.num_slots for lane in lanes), max(16, *(lane.block_size for lane in lanes), 1), max(max(means), 1e-9)
-    )
+    return Scale(max(lane.num_slots for lane in lanes), max(*means, 1e-9))
+
+
+def _slots_per_cell(least: int) -> int:
+    """A rounder number not much larger: three leading bits, so that cells begin where blocks do more often than not."""
+    unit = 1 << max(0, least.bit_length() - 4)
+    return -(-least // unit) * unit
