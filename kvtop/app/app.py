@@ -78,7 +78,7 @@ class KvtopApp(Shell):
             self.live.send(command)
         if self._syllabus is not None:
             course = Course(self._syllabus, EngineDesk(self.live))
-            self.scene.course, self.feed.on_batch = course, course.take
+            self.scene.course, self.feed.on_batch, self.feed.past_is_own = course, course.take, True
             self.call_after_refresh(self._open_course, self._syllabus, course)
 
     def _open_course(self, syllabus: Syllabus, course: Course) -> None:

@@ -64,6 +64,8 @@ class Feed:
         self.source = source
         self._history = history
         self._past: Past | None = None
+        self.past_is_own = False
+        """The past ends where this engine began; else it goes on with the one before."""
         self.breakpoints = Breakpoints()
         self.stopped_by = ""
         """Why the engine was paused from here, until somebody has been told."""
@@ -235,7 +237,9 @@ class Feed:
 
     def _past_here(self) -> Past | None:
         timeline = self._history.timeline() if self._history is not None else None
-        return Past(timeline, self.view.step) if timeline is not None and len(timeline) else None
+        if timeline is None or not len(timeline):
+            return None
+        return Past(timeline, self.view.step, timeline.last_session_first if self.past_is_own else timeline.first)
 
     def begin_again(self) -> None:
         """The source starts a new engine: its batches count from the start again."""

@@ -11,15 +11,16 @@ from kvtop.view.pool_view import PoolView
 
 
 class Past:
-    """Begins at the end of ``step``."""
+    """Begins at the end of ``step``; goes no further back than to position ``first``."""
 
-    def __init__(self, timeline: Timeline, step: int) -> None:
+    def __init__(self, timeline: Timeline, step: int, first: int) -> None:
         self._timeline = timeline
-        self._position = timeline.position_after_step(step)
+        self._first = first
+        self._position = max(first, timeline.position_after_step(step))
 
     @property
     def at_start(self) -> bool:
-        return self._position <= self._timeline.first
+        return self._position <= self._first
 
     @property
     def at_end(self) -> bool:
@@ -56,7 +57,7 @@ class Past:
         """The batches of the step that led here."""
         batches: list[Batch] = []
         position = self._position
-        while position > self._timeline.first:
+        while position > self._first:
             batch = self._timeline.batch(position - 1)
             if batches and batch.step != batches[-1].step:
                 break

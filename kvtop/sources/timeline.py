@@ -78,6 +78,14 @@ class Timeline:
         """The session of the batch that leads from ``position`` to the next: another engine, another session."""
         return self._frames[self._group_of(position)].session
 
+    @property
+    def last_session_first(self) -> int:
+        """The first position that shows the last engine, after its first batch; ``first`` when nothing is held."""
+        if not self._groups:
+            return self.first
+        session = self._frames[self._groups[-1]].session
+        return max(self.first, 1 + min(f.first for f in self._frames if f.kind == BATCHES and f.session == session))
+
     def position_after_step(self, step: int) -> int:
         """The last position at which no step later than ``step`` has happened, in the latest session that has it."""
         for group in reversed(self._groups):

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kvtop.app.app import AppSettings
 from kvtop.lessons.library import load_library
 from kvtop.lessons.progress import LessonProgress, Progress
+from tests.app.feed import RunningSource
 from tests.app.school import (
     OWN,
     answer,
@@ -21,7 +23,7 @@ from tests.app.school import (
     syllabus,
     to_the_question,
 )
-from tests.app.stage import text
+from tests.app.stage import make_app, text
 
 LESSONS = load_library().lessons
 
@@ -243,3 +245,23 @@ async def test_the_task_is_in_sight_at_any_size(size: tuple[int, int], tmp_path:
 def test_progress_is_one_file_of_json(tmp_path: Path) -> None:
     Progress(tmp_path / "p.json").keep("a", LessonProgress(2, answered=True))
     assert json.loads((tmp_path / "p.json").read_text()) == {"a": {"position": 2, "answered": True}}
+
+
+async def test_stepping_back_ends_where_the_lesson_began(tmp_path: Path) -> None:
+    plan = syllabus(tmp_path, "block-tables")
+    source = RunningSource(plan.running)
+    app = make_app(source, AppSettings(syllabus=plan, history=source.history))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await go_on(app, pilot)
+        await do_task(app, pilot)
+        before = app.feed.live.info
+        await pilot.press("L", "e")
+        await look(app, pilot)
+        await go_on(app, pilot)
+        await do_task(app, pilot)
+        for _ in range(8):
+            await pilot.press("comma")
+            info = app.scene.view.info
+            assert info is not None and info.num_blocks == 64 and before is not None and before.num_blocks == 40
+        assert app.scene.view.step == 0
