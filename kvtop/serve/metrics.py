@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from kvtop.engine.events import Admitted, Advanced, Batch, EngineInfo, Finished, Forked, Queued, StepTimed
+from kvtop.serve.block_ages import BlockAges
 from kvtop.view.pool_view import PoolView
 
 _LABELS = ("engine", "model_name")
@@ -22,6 +23,7 @@ _ENGINE = "0"
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
 _TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 _LATENCY = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+_AGE = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600)
 _LENGTH = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
@@ -34,6 +36,8 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
     "vllm:request_prompt_tokens": ("tokens of a request's prompt", _LENGTH),
     "vllm:request_generation_tokens": ("tokens of a request's answer", _LENGTH),
     "vllm:request_params_max_tokens": ("max_tokens of a request", _LENGTH),
+    "vllm:kv_block_lifetime_seconds": ("from a block's being handed out to its eviction", _AGE),
+    "vllm:kv_block_idle_before_evict_seconds": ("from a block's last use to its eviction", _AGE),
 }
 _GAUGES: dict[str, tuple[str, Callable[[PoolView], float]]] = {
     "vllm:kv_cache_usage_perc": (
@@ -79,6 +83,7 @@ class Metrics(Collector):
         self._model = model
         self._view: PoolView | None = None
         self._times: dict[int, _Times] = {}
+        self._ages: BlockAges | None = None
         self._finished = dict.fromkeys(_FINISHED, 0)
         self._registry = CollectorRegistry(auto_describe=False)
         self._histograms: dict[str, prometheus_client.Histogram] = {}
@@ -92,12 +97,13 @@ class Metrics(Collector):
     def observe(self, view: PoolView, batch: Batch) -> None:
         """Take note of what a batch tells; ``view`` has taken it in."""
         if view is not self._view:
-            self._view = view
+            self._view, self._ages = view, None
             self._times.clear()
         if not self._histograms and view.info is not None:
             self._open_histograms(view.info)
         if not self._histograms:
             return
+        self._note_ages(view, batch)
         now_s = batch.monotonic_s
         began_s = now_s - sum(e.schedule_s + e.run_s + e.update_s for e in batch.events if isinstance(e, StepTimed))
         for event in batch.events:
@@ -150,6 +156,13 @@ class Metrics(Collector):
 
     def _note(self, name: str, value: float) -> None:
         self._histograms[name].observe(max(0.0, value))
+
+    def _note_ages(self, view: PoolView, batch: Batch) -> None:
+        if self._ages is None:
+            self._ages = BlockAges(view.blocks.num_blocks)
+        for lifetime_s, idle_s in self._ages.take(batch):
+            self._note("vllm:kv_block_lifetime_seconds", lifetime_s)
+            self._note("vllm:kv_block_idle_before_evict_seconds", idle_s)
 
     def _fork(self, event: Forked) -> None:
         if (parent := self._times.get(event.parent)) is not None:

@@ -207,4 +207,5 @@ def test_events_are_decoded_the_way_public_consumers_of_vllm_do_it_and_replayed_
     assert [token for event in stored for token in event.token_ids] == prompt
     assert stored[0].parent_block_hash is None
     assert {event.medium for event in stored} == {"GPU"} and {event.block_size for event in stored} == {4}
-    assert {content for event in stored for content in event.block_hashes} == watching.indexed()
+    contents = {content for event in stored for content in event.block_hashes}
+    watching.until(lambda: watching.indexed() == contents, "the tables never came to show the same contents")
