@@ -6,10 +6,11 @@ BIN := .venv/bin
 READY := .venv/ready
 BROWSER := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
-.PHONY: help live test test-all bench lint
+.PHONY: help live learn test test-all bench lint
 
 help:
 	@echo "make live      the dashboard on the default model (pulled at the first start)"
+	@echo "make learn     lessons on the same engine"
 	@echo "make test      lint, types, tests, and the wheel in an environment of its own"
 	@echo "make test-all  make test, and the tests that take long"
 	@echo "make bench     the benchmarks"
@@ -17,6 +18,9 @@ help:
 
 live: $(READY)
 	@$(BIN)/kvtop live $(ARGS)
+
+learn: $(READY)
+	@$(BIN)/kvtop learn $(ARGS)
 
 test: lint
 	$(BIN)/pytest -m "not slow and not browser and not vllm"

@@ -20,8 +20,8 @@ from kvtop.lessons.progress import LessonProgress, Progress
 from kvtop.settings import EngineSettings
 from kvtop.view.pool_view import PoolView
 
-STALLED_TICKS = 25
-"""Ticks without a step after which catching up waits for nothing more."""
+STALLED_TICKS = (25, 300)
+"""Ticks without a step after which catching up waits no more: with nobody to compute for, and with somebody."""
 HINTS = 3
 """Wrong answers after which the right one is told."""
 
@@ -235,7 +235,9 @@ class Course:
         self._step, self._still = view.step, 0 if moved else self._still + 1
         if player.task_done:
             player.go_on()
-        elif self._still > STALLED_TICKS:  # it takes more than waiting: the student does it once more
+        elif (
+            self._still > STALLED_TICKS[bool(view.sequences)]
+        ):  # it takes more than waiting: the student does it once more
             self._target = player.position
             self._keep()
         elif view.paused and _steps_by_hand(player) and self._asked_step != view.step:

@@ -69,7 +69,7 @@ def choose(live: LiveScreen) -> None:
 
     def chosen(lesson_id: str | None) -> None:
         lesson = course.library.find(lesson_id or "")
-        if lesson is not None and lesson is not course.lesson:
+        if lesson is not None and (lesson is not course.lesson or course.answered):
             course.open(lesson)
         live.redraw()
 

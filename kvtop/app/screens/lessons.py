@@ -55,10 +55,11 @@ class Lessons(Dialog[str]):
                 yield Static(faults, classes="faults", markup=False)
 
     def _row(self, index: int, lesson: Lesson) -> Content:
+        wide = 2 + max(len(clean_line(lesson.title, 44)) for lesson in self._lessons)
         letter = LETTERS[index] if index < len(LETTERS) else " "
         mark, style, words = self._progress(lesson)
         return Content.assemble(
-            (f"{letter} ", "bold $primary"), (f"{mark} ", style), (clean_line(lesson.title, 44).ljust(46), "bold"),
+            (f"{letter} ", "bold $primary"), (f"{mark} ", style), (clean_line(lesson.title, 44).ljust(wide), "bold"),
             (words, style),
         )  # fmt: skip
 

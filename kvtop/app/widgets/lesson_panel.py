@@ -1,7 +1,7 @@
 """The lesson beside the engine: what it says, what to watch, what to do, what it asks, and how that went.
 
-The words come from the course; here they only get their place. What there is to do stands at the bottom, always in
-sight; what there is to read scrolls above it where the panel is small.
+The words come from the course; here they only get their place. What there is to do stands under what there is to read
+and is always in sight; where the panel is small, the reading scrolls above it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class LessonPanel(Framed, can_focus=True):
         return [*(((" ", self.blank), *line) for line in lines), ()]
 
     def _due(self, course: Course, player: Player, room: int) -> list[Line]:
-        """What stands at the bottom: what to watch and to do, or what became of the answer."""
+        """What stands under the text: what to watch and to do, or what became of the answer."""
         named = self.scene.palette.named
         if self.scene.view.info is None:
             return self._said("◌", "The engine for this lesson starts. Read on meanwhile.", named.warning, room)
