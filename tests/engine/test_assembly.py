@@ -23,6 +23,25 @@ except Failure as failure:
     assert "torch" in sys.modules and "no such folder" in str(failure)
 """
 
+RAGGED = """
+import psutil, torch
+from kvtop.kernels.linear import make_linear
+torch.set_num_threads(1)
+linear = make_linear(torch.randn(960, 576, dtype=torch.bfloat16))
+x = torch.randn(900, 576, dtype=torch.bfloat16)
+for tokens in range(1, 901):
+    if tokens == 200:
+        before = psutil.Process().memory_info().rss
+    linear(x[:tokens])
+print((psutil.Process().memory_info().rss - before) >> 20)
+"""
+
+
+def test_steps_of_ever_other_sizes_take_no_ever_more_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", BUILD + RAGGED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 60, "MiB that 700 numbers of tokens took"
+
 
 @pytest.mark.parametrize(
     ("own", "turns"),
