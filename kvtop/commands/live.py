@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_e
 from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
 from kvtop.commands.pool_output import say_pool
 from kvtop.commands.record_output import add_record_flags, recording_of
+from kvtop.commands.serve_flags import exposure
 from kvtop.commands.vllm_flags import add_vllm_flags, check_vllm_flags, vllm_plan
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
 from kvtop.engine.requests import Request
@@ -124,6 +126,7 @@ def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) 
             ending.callback(front.close)
             hear = Hearing(both(recorder.add, front.hear_batch), front.hear_word)
             listening = front.address.url
+            settings = replace(settings, warnings=(*settings.warnings, *exposure(front.settings)))
         source = _engine_source(args, settings, hear)
         return run_app(
             source,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from kvtop.commands.engine_flags import add_engine_flags, say_warnings, settings_from, typed
 from kvtop.commands.pool_output import say_pool
-from kvtop.commands.serve_flags import add_serve_flags, front_settings
+from kvtop.commands.serve_flags import add_serve_flags, exposure, front_settings
 from kvtop.engine.control import Status
 from kvtop.extra import require
 from kvtop.failure import Failure, WrongUsage
@@ -34,6 +34,7 @@ from kvtop.parsing import integer
 from kvtop.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from kvtop.engine.events import EngineInfo
     from kvtop.serve.front import Front
     from kvtop.sources.embedded import EmbeddedSource
     from kvtop.sources.source import Message
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     from kvtop.serve.address import Address
 
     wanted = front_settings(args, Address(args.host, args.port))
+    for sentence in exposure(wanted):
+        print(f"kvtop: warning: {sentence}", file=sys.stderr)
     from kvtop.serve.front import Front
     from kvtop.sources.embedded import ENGINE_COMMAND, SIMULATOR_COMMAND, EmbeddedSource
 
@@ -110,25 +113,27 @@ class Serving:
             try:
                 self._front.start()
                 self._source.start()
-                if self._wait_until_ready():
-                    self._say_where()
+                info = self._wait_until_ready()
+                if info is not None:
+                    self._say_where(info)
                     self._serve()
                 return self._end()
             finally:
                 self._front.close()
                 self._source.close()
 
-    def _wait_until_ready(self) -> bool:
-        """False: somebody asked to end before."""
+    def _wait_until_ready(self) -> EngineInfo | None:
+        """The engine that then answers; None: somebody asked to end before."""
         from kvtop.commands.bars import stage_bar
 
         with stage_bar() as report:
             while not self._stop.wait(_LOOK_SECONDS):
                 for status in self._statuses():
-                    if status.state != "loading":
-                        return True
-                    report(status.detail, status.done, status.total)
-        return False
+                    if status.state == "loading":
+                        report(status.detail, status.done, status.total)
+                if (info := self._front.info) is not None:
+                    return info
+        return None
 
     def _serve(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
@@ -151,14 +156,12 @@ class Serving:
                 raise failure
         return statuses
 
-    def _say_where(self) -> None:
-        link, address = self._front.link, self._front.address
-        info = link.view.info
-        if info is not None:
-            say_pool(info)
-        model = f"{info.model}, {info.num_blocks:,} blocks of {info.block_size} tokens" if info else "the model"
-        print(f"kvtop: serving {model} at {address.url}/v1", file=sys.stderr)
-        print(f"kvtop: watch it with: kvtop attach {address.url}", file=sys.stderr, flush=True)
+    def _say_where(self, info: EngineInfo) -> None:
+        say_pool(info)
+        url = self._front.address.url
+        pool = f"{info.num_blocks:,} blocks of {info.block_size} tokens"
+        print(f"kvtop: serving {info.model}, {pool} at {url}/v1", file=sys.stderr)
+        print(f"kvtop: watch it with: kvtop attach {url}", file=sys.stderr, flush=True)
 
     def _end(self) -> int:
         """Let open calls go on for a while."""

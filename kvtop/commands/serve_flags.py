@@ -84,3 +84,15 @@ def front_settings(args: argparse.Namespace, address: Address) -> FrontSettings:
         model=args.model_name,
         limits=Limits(args.max_body, args.max_open, args.max_waiting),
     )
+
+
+def exposure(settings: FrontSettings) -> list[str]:
+    """What others on the network can do that the operator may not have meant, a sentence each."""
+    from kvtop.serve.address import Address
+
+    found = []
+    if not settings.address.is_loopback and not settings.api_key:
+        found.append(f"whoever reaches {settings.address.host} can use the model; set {KEY_VARIABLE} to ask for a key")
+    if not Address(settings.watch_host).is_loopback:
+        found.append(f"whoever reaches {settings.watch_host} can read requests and answers from the tables told there")
+    return found

@@ -14,7 +14,7 @@ from typing import Any
 import zmq
 
 from kvtop.engine.control import AnyCommand, Reply, Status
-from kvtop.engine.events import Batch
+from kvtop.engine.events import Batch, EngineInfo
 from kvtop.failure import Failure
 from kvtop.serve.address import Address, bind
 from kvtop.serve.api import Api
@@ -51,7 +51,7 @@ class Front:
     """
 
     def __init__(self, settings: FrontSettings, send: Callable[[AnyCommand], None]) -> None:
-        self._settings = settings
+        self.settings = settings
         bound, self.address = bind(settings.address)
         try:
             self._open_sockets(send)
@@ -74,7 +74,7 @@ class Front:
         self._listener = Listener(api.app, bound, self.link.open)
 
     def _open_sockets(self, send: Callable[[AnyCommand], None]) -> None:
-        host, first = self._settings.watch_host, self._settings.watch_port
+        host, first = self.settings.watch_host, self.settings.watch_port
         events, replay, tables = (
             f"tcp://{f'[{host}]' if ':' in host else host}:{first + place if first else 0}" for place in range(3)
         )
@@ -88,6 +88,11 @@ class Front:
     def start(self) -> None:
         """Take calls; until the engine is ready they are told that it loads."""
         self._listener.start()
+
+    @property
+    def info(self) -> EngineInfo | None:
+        """Of the engine, once it answers calls."""
+        return self.link.view.info if self.link.status.state not in ("loading", "failed", "stopped") else None
 
     @property
     def open_calls(self) -> int:
@@ -140,6 +145,6 @@ class Front:
     def _told(self, endpoint: str) -> str:
         """An endpoint as clients are told it: where it is reached by the host that they asked, that host is left open,
         as vLLM's own addresses leave it."""
-        watch = Address(self._settings.watch_host)
+        watch = Address(self.settings.watch_host)
         same = watch.host == self.address.host or (watch.is_loopback and self.address.is_loopback)
         return f"tcp://*:{endpoint.rpartition(':')[2]}" if watch.is_wildcard or same else endpoint

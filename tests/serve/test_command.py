@@ -116,6 +116,20 @@ def test_an_engine_that_is_killed_ends_the_command_with_1_and_the_reason(command
     assert said == "kvtop: the engine has failed: the engine process was killed by SIGKILL\n"
 
 
+def test_what_others_on_the_network_could_do_is_said() -> None:
+    command = Command("--host", "0.0.0.0", "--watch-host", "0.0.0.0")
+    try:
+        said = "".join(command.said)
+        assert "warning: whoever reaches 0.0.0.0 can use the model; set KVTOP_API_KEY to ask for a key" in said
+        assert "warning: whoever reaches 0.0.0.0 can read requests and answers from the tables told there" in said
+        assert command.url.startswith("http://127.0.0.1:")
+        told = httpx2.get(f"{command.url}/kvtop_sources", trust_env=False).json()["0"]["endpoint"]
+        assert told.startswith("tcp://*:")
+    finally:
+        command.process.terminate()
+        assert command.end()[0] == 0
+
+
 def test_an_address_in_use_is_said_before_anything_is_loaded(command: Command) -> None:
     port = command.url.rpartition(":")[2]
     second = [sys.executable, "-m", "kvtop", "serve", "--sim", "--port", port]
