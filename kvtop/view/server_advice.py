@@ -18,6 +18,8 @@ from kvtop.view.slo import Slo
 MIN_REQUESTS = 5
 WANTED_SHARE = 0.9
 """Of requests, within a limit."""
+FEW_RUNNING = 2
+"""Requests that run at once, with which batching cannot be what slows a token down."""
 LOW_HIT_RATE = 0.05
 MIN_QUERIED = 20_000
 """Prefix tokens looked up before a low hit rate means anything."""
@@ -71,6 +73,8 @@ def _slow_prefill(row: FleetRow) -> str:
 
 
 def _slow_tokens(row: FleetRow) -> str:
+    if row.running is not None and row.running <= FEW_RUNNING:
+        return "hardly anything runs beside it: the model is slow here; a faster GPU, a smaller or quantised model"
     running = f"{row.running:,.0f} run at once: " if row.running else ""
     return f"{running}lower --max-num-seqs, or --max-num-batched-tokens so that prefills hold decodes up less"
 

@@ -46,7 +46,7 @@ class WatchFindings(FramedDrawing, can_focus=True):
     def _standing(self, finding: Finding, width: int) -> list[Line]:
         named, case = self.scene.palette.named, finding.case
         style = {"problem": named.bad, "warning": named.warning}.get(case.weight, named.accent)
-        since = ((f"for {duration(finding.lasted_s)} ", named.muted),)
+        since = ((f" for {duration(finding.lasted_s)} ", named.muted),)
         evidence = [(("   ", self.blank), *line) for line in wrapped(case.evidence, named.text, width - 4)]
         advice = wrapped(case.advice, named.accent, width - 6)
         return [
@@ -58,7 +58,7 @@ class WatchFindings(FramedDrawing, can_focus=True):
 
     def _past(self, finding: Finding, width: int) -> Line:
         named = self.scene.palette.named
-        when = ((f"lasted {duration(finding.lasted_s)} ", named.muted),)
+        when = ((f" lasted {duration(finding.lasted_s)} ", named.muted),)
         return between(((" ✓ ", named.good), (finding.case.headline, named.muted)), when, width, self.blank)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -46,7 +46,8 @@ class WatchHeadline(Drawing):
         if recording is not None:
             here, end = (time.strftime("%H:%M:%S", time.localtime(at)) for at in (recording.now_s(), recording.end_s))
             mark = ("▶ plays ", named.good) if recording.playing else (" ‖ paused ", named.badge)
-            right = [("recording  ", named.accent), mark, (f" {here} of {end}", named.text)]
+            right = [("recording  ", named.accent)] if width >= 70 else []
+            right += [mark, (f" {here} of {end}" if width >= 70 else f" {here}", named.text)]
         elif width >= 70:
             right.append((time.strftime("  %H:%M:%S", time.localtime(self.scene.clock())), named.muted))
         right.append((" ", named.text))
