@@ -8,6 +8,7 @@ import pytest
 
 from kvtop.engine.cost import CARDS
 from kvtop.lab.combinations import combinations
+from kvtop.lab.presets import IN_REGIONS
 from kvtop.lab.runs import Outcome, Pricing, run_all
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "policy-lab.md").read_text(encoding="utf-8")
@@ -47,6 +48,15 @@ def test_the_block_sizes_and_the_holes_are_in_the_document() -> None:
     holes = run_all(combinations({"policy": ["reserve-prompt-max-tokens"], "placement": ["counted", "first-fit"]}))
     running = (f"{o.figures['mean_running']:.1f}" for o in holes)
     assert table_row("reserve prompt + max_tokens, mean running", *running) in DOCUMENT
+
+
+@pytest.mark.slow
+def test_the_share_of_the_pool_that_holes_take_is_in_the_document() -> None:
+    lane = IN_REGIONS.build()[1]
+    while not lane.ended:
+        lane.advance()
+    sums = lane.figures().sums
+    assert f"{sums.external / sums.pool:.1%} of the pool is free and of no use" in DOCUMENT
 
 
 @pytest.mark.slow

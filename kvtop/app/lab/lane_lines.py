@@ -147,12 +147,9 @@ class LaneLines:
                 )
             )
         if sums.external:
-            share = (
-                self._ink.sample(EXTERNAL),
-                (f" {_percent(sums.external, sums.pool)}", named.strong),
-                (" of the pool external", named.muted),
-            )
-            parts.append(Part(3, share))
+            share = f" {_percent(sums.external, sums.pool)}"
+            parts.append(Part(2, (self._ink.sample(EXTERNAL), (share, named.strong), (" of pool", named.muted))))
+            parts.append(Part(6, ((" external", named.muted),)))
         return fitting(parts, width)
 
     def _counts(self, lane: Lane, figures: LaneFigures, width: int) -> Line:
