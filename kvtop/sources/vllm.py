@@ -35,7 +35,7 @@ from kvtop.sources.exported import SILENT_SECONDS, ExportedSource
 from kvtop.sources.kept_process import KeptProcess
 from kvtop.sources.narration import STEPPED_WAIT_SECONDS, WAIT_SECONDS, Narration
 from kvtop.sources.openai_client import OpenAIClient, Said, StreamEnded
-from kvtop.sources.server_log import progress_of, telling
+from kvtop.sources.server_log import first_fault, progress_of, telling
 from kvtop.sources.source import Message
 from kvtop.sources.vllm_command import VllmPlan
 from kvtop.view.clean import clean_line
@@ -46,6 +46,8 @@ SPEAK_SECONDS = 10.0
 """A server that answers and whose exporter has not spoken for so long has none."""
 REPORT_SECONDS = 0.25
 LOG_LINES = 60
+"""Of the log, while it loads."""
+ALL_LINES = 1_000
 TEXT_OF_ANSWERS = {"return_token_ids": True}
 """Lets each piece of text be matched with the tokens that the exporter tells."""
 
@@ -276,10 +278,10 @@ class VllmSource:
 
     def _tell_end(self, running: Running) -> None:
         self._told_end = True
-        lines = running.process.lines(LOG_LINES)
         how = running.process.how_it_ended()
-        words = telling(lines)
-        detail = f"vLLM {how}: {words[-1]}" if words else f"vLLM {how} without a word"
+        lines = running.process.lines(ALL_LINES)
+        words = first_fault(lines) or "".join(telling(lines)[-1:])
+        detail = f"vLLM {how}: {words}" if words else f"vLLM {how} without a word"
         self._messages.append(Status(state="failed", detail=detail, traceback="\n".join(lines)))
 
 
