@@ -210,7 +210,7 @@ class VllmSource:
             return
         if running.readiness.ready_for_s() > SPEAK_SECONDS:
             self._told_end = True
-            self._messages.append(Status(state="failed", detail=_why_mute(running.process.lines(LOG_LINES))))
+            self._messages.append(Status(state="failed", detail=_why_mute(running.process.lines(ALL_LINES))))
             return
         if time.monotonic() - self._reported_s < REPORT_SECONDS:
             return
