@@ -13,7 +13,7 @@ from typing import Protocol
 from kvtop.engine import events as e
 from kvtop.engine.control import AnyCommand, Pause, Step
 from kvtop.lessons.answers import choice_of, number_of
-from kvtop.lessons.lesson import Lesson, Question, Scene
+from kvtop.lessons.lesson import Guess, Lesson, Question, Scene
 from kvtop.lessons.library import Library
 from kvtop.lessons.player import Player, Verdict
 from kvtop.lessons.progress import LessonProgress, Progress
@@ -131,13 +131,14 @@ class Course:
         return scene is not None and player is not None and scene.guess is not None and not self._guessed(player)
 
     @property
-    def wants_words(self) -> bool:
-        """Something is to be typed: a guess, or the answer."""
-        if self.catching_up:
-            return False
-        question, player = self.question, self.player
-        asked = question is not None and player is not None and player.can_answer and not self.answered
-        return asked or self.guess_due
+    def asked(self) -> Guess | Question | None:
+        """What the student is to type something for: a guess, or the answer. None: nothing is asked now."""
+        player, scene = self.player, self.scene
+        if player is None or self.catching_up:
+            return None
+        if scene is not None:
+            return scene.guess if self.guess_due else None
+        return self.question if player.can_answer and not self.answered else None
 
     @property
     def watch(self) -> str:
@@ -283,8 +284,7 @@ class Course:
 
     def type_in(self, text: str) -> None:
         """A guess or an answer, as it was typed; ``verdict`` or ``fault`` says what came of it."""
-        player, question, scene = self.player, self.question, self.scene
-        asked = question if question is not None else scene.guess if scene is not None else None
+        player, asked = self.player, self.asked
         if player is None or asked is None:
             return
         try:
@@ -293,7 +293,7 @@ class Course:
             self.fault = str(error)
             return
         self.fault = ""
-        if question is None:
+        if isinstance(asked, Guess):
             self.guesses[player.position] = given
             return
         self.verdict = player.answer(given)

@@ -65,6 +65,10 @@ async def test_wrong_answers_get_a_hint_and_then_the_answer_of_this_run(tmp_path
         course = course_of(app)
         await to_the_question(app, pilot)
         truth = right_answer(course)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "your answer in blocks · enter checks it" in text(app)
+        await pilot.press("escape")
         await answer(app, pilot, "many")
         assert "A number is expected, such as 12." in panel(app) and course.wrong_answers == 0
         await answer(app, pilot, "99")

@@ -27,8 +27,8 @@ def go_on(live: LiveScreen) -> None:
         choose(live)
     elif live.lesson.unread:
         live.lesson.read_on()
-    elif course.wants_words:
-        live.ask()
+    elif course.asked is not None:
+        live.ask(course.asked.unit)
     elif (following := course.go_on()) is not None:
         course.open(following)
     live.redraw()

@@ -260,8 +260,9 @@ class LiveScreen(Screen[None]):
 
     # --- a lesson's answer ----------------------------------------------------------------------------------------
 
-    def ask(self) -> None:
-        self.query_one(AnswerField).ask()
+    def ask(self, unit: str) -> None:
+        """Open the line for a lesson's answer."""
+        self.query_one(AnswerField).ask(clean_line(unit, 20))
 
     @on(AnswerField.Closed)
     def _answered(self, event: AnswerField.Closed) -> None:

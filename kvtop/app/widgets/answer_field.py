@@ -25,9 +25,10 @@ class AnswerField(Input):
             super().__init__()
 
     def __init__(self, id: str) -> None:
-        super().__init__(placeholder="your answer · enter checks it · esc back", id=id, compact=True)
+        super().__init__(id=id, compact=True)
 
-    def ask(self) -> None:
+    def ask(self, unit: str) -> None:
+        self.placeholder = f"your answer{f' in {unit}' if unit else ''} · enter checks it · esc back"
         self.value = ""
         self.add_class("open")
         self.focus()

@@ -70,7 +70,7 @@ class LessonPanel(Framed, can_focus=True):
         named, course = self.scene.palette.named, self.scene.course
         if course is None or course.player is None:
             return [("L", named.accent), (" lessons", named.muted)]
-        going = "answer" if course.wants_words else "go on"
+        going = "answer" if course.asked else "go on"
         if self.unread:
             going = "read on"
         return [
