@@ -10,7 +10,7 @@ import pytest
 from kvtop.app.app import AppSettings
 from kvtop.lessons.library import load_library
 from kvtop.lessons.progress import LessonProgress, Progress
-from tests.app.feed import RunningSource
+from tests.app.feed import RunningSource, SteppedSource
 from tests.app.school import (
     OWN,
     answer,
@@ -23,7 +23,7 @@ from tests.app.school import (
     syllabus,
     to_the_question,
 )
-from tests.app.stage import make_app, text
+from tests.app.stage import make_app, on_stage, text
 
 LESSONS = load_library().lessons
 
@@ -146,7 +146,7 @@ async def test_after_the_engine_died_r_brings_the_lesson_back_to_its_place(tmp_p
         await go_on(app, pilot)
         source.say("failed", "the engine process was killed by SIGKILL")
         await look(app, pilot)
-        assert "the engine died" in text(app)
+        assert "the engine died" in text(app) and "The engine is gone. r starts another" in panel(app)
         await pilot.press("r")
         for _ in range(40):
             await look(app, pilot, 1)
@@ -208,6 +208,17 @@ async def test_a_question_of_the_page_is_shown_live(tmp_path: Path) -> None:
         assert course.lesson is not None and course.lesson.id == "sharing"
         assert course.player is not None and course.player.position == 1 and not course.catching_up
         assert any(row.request_id == "a" for row in app.feed.live.sequences.values())
+
+
+async def test_where_no_lessons_are_played_the_pages_name_the_command_that_plays_them() -> None:
+    async with on_stage(SteppedSource(OWN), (120, 50)) as (app, pilot):
+        await pilot.press("Q")
+        await pilot.pause()
+        assert "kvtop learn where-the-waste-was shows it" in text(app)
+        await pilot.press("a", "escape", "n")
+        await pilot.pause(0.3)
+        assert app.screen is app.live
+        assert "no lessons are played here; kvtop learn opens them" in text(app)
 
 
 async def test_the_analogy_is_a_page_of_the_help(tmp_path: Path) -> None:

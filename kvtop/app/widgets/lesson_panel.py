@@ -115,6 +115,9 @@ class LessonPanel(Framed, can_focus=True):
     def _due(self, course: Course, player: Player, room: int) -> list[Line]:
         """What stands under the text: what to watch and to do, or what became of the answer."""
         named = self.scene.palette.named
+        if self.scene.feed.status.state in ("failed", "stopped"):
+            words = "The engine is gone. r starts another, and the lesson goes on from here."
+            return self._said("✗", words, named.bad, room)
         if self.scene.view.info is None:
             return self._said("◌", "The engine for this lesson starts. Read on meanwhile.", named.warning, room)
         if course.catching_up:
