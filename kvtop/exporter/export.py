@@ -62,6 +62,17 @@ class Exporter:
         """Requests may have been aborted or added, and the prefix cache reset, since the last step."""
         self._guarded(self._observe_if_news)
 
+    def may_schedule(self) -> bool:
+        """Whether the scheduler may plan a step now; when not, a moment has passed."""
+        if not self.hold.held:
+            return True
+        try:
+            return self.hold.may_schedule()
+        except Exception:
+            self.hold.held = False
+            self._log.exception("kvtop: holding failed, so it runs on; the server is not affected")
+            return True
+
     def preempted(self) -> None:
         """A request has just been preempted; nobody took its blocks yet."""
         self._guarded(self._observe)

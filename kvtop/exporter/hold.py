@@ -52,17 +52,15 @@ class Hold:
     def _set(self, held: bool, steps: int, until: str) -> None:
         with self._changed:
             turned = held != self.held
-            self.held, self._steps, self._until = held, steps, until
+            self.held, self._steps, self._until, self._counted = held, steps, until, False
             self._changed.notify_all()
         if turned:
             self._told(held)
 
     def may_schedule(self) -> bool:
         """Whether a step may be taken now; when not, a moment has passed."""
-        self._counted = False
-        if not self.held:
-            return True
         with self._changed:
+            self._counted = False
             if self.held and not self._steps:
                 self._changed.wait(HOLD_SECONDS)
             if not self.held:

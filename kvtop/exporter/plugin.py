@@ -77,7 +77,7 @@ def wrap(scheduler_class: Any, address: str, version: str) -> None:
         if not exporter:
             return schedule(self, *args, **kwargs)
         exporter.before_schedule()
-        if not exporter.hold.may_schedule():
+        if not exporter.may_schedule():
             with scheduling_nothing(self):
                 return schedule(self, *args, **kwargs)
         began_s = time.monotonic()

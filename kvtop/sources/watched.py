@@ -1,6 +1,7 @@
 """A server of somebody else's at full depth: its exporter's stream, and the few commands that its HTTP endpoint takes.
 
-What comes of a command is seen in the stream, as with an engine of our own. Commands to its scheduler are refused.
+What comes of a command is seen in the stream, as with an engine of our own. Its scheduler takes no other commands than
+pause and step, and those only where it was started with KVTOP_CONTROL=1, by this user and on this machine.
 """
 
 from __future__ import annotations

@@ -224,6 +224,18 @@ def test_a_server_that_cannot_be_held_tells_its_tables_all_the_same(
     assert "nobody can pause this server" in caplog.text and not list(tmp_path.glob("*.control"))
 
 
+def test_a_fault_of_the_hold_never_reaches_the_server_and_lets_it_run_on(
+    server: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.incoming.append(Request("a", [1] * 9, 100_000))
+    server.command(server.controller(), Pause())
+    step = server.stands()
+    monkeypatch.setattr(hold.Hold, "may_schedule", lambda self: 1 / 0)
+    time.sleep(0.3)
+    assert server.view.step > step and server.thread.is_alive()
+    assert caplog.text.count("holding failed, so it runs on") == 1
+
+
 def test_a_socket_left_by_a_dead_server_is_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / "left"
     with socket.socket(socket.AF_UNIX) as dead:

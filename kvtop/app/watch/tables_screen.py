@@ -1,7 +1,8 @@
 """The true tables of a watched server: the live screen over its exporter's stream. ``m`` and ``esc`` lead back.
 
-The server is watched: requests can be sent to its endpoint and those sent from here aborted; commands to its scheduler
-are refused in words. Steps can be looked at again as far as they were recorded here.
+The server is watched: requests can be sent to its endpoint and those sent from here aborted; it can be paused and
+stepped where it was started so (KVTOP_CONTROL=1); other commands to its scheduler are refused in words. Steps can be
+looked at again as far as they were recorded here.
 """
 
 from __future__ import annotations
