@@ -49,6 +49,7 @@ class Api:
             routes=[
                 Route("/v1/completions", self._guarded(self._calls.completions), methods=["POST"]),
                 Route("/v1/chat/completions", self._guarded(self._calls.chat), methods=["POST"]),
+                Route("/tokenize", self._guarded(self._calls.tokenize), methods=["POST"]),
                 Route("/v1/models", self._guarded(self._models), methods=["GET"]),
                 Route("/health", self._health, methods=["GET"]),
                 Route("/metrics", self._metrics_page, methods=["GET"]),

@@ -93,6 +93,14 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
     """Taken, and not looked at."""
 
 
+class TokenizeAsked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``/tokenize``: exactly one of ``prompt`` and ``messages``."""
+
+    model: Text | None = None
+    prompt: Text | None = None
+    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+
+
 class TextFormat(msgspec.Struct, forbid_unknown_fields=True):
     type: Literal["text"]
 

@@ -6,6 +6,7 @@ in its last body), or left by its client. Whichever it is, what the engine still
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -16,17 +17,19 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kvtop.engine.requests import Request
+from kvtop.serve import told
 from kvtop.serve.answer import Call, Piece
-from kvtop.serve.asked import Asked, ChatAsked, CompletionAsked
+from kvtop.serve.asked import Asked, ChatAsked, CompletionAsked, TokenizeAsked
 from kvtop.serve.departure import ClientGone, Departure
 from kvtop.serve.faults import ApiFault
 from kvtop.serve.limits import Gate, Limits, read_limited
 from kvtop.serve.link import EngineLink
 from kvtop.serve.reading import read_body
-from kvtop.serve.translate import chat_request, check_model, check_stream, completion_requests
+from kvtop.serve.translate import chat_request, check_model, check_stream, completion_requests, measured_request
 from kvtop.serve.wording import ChatWriter, CompletionWriter, Spelling, Writer, tokens_named, usage_of
 
 encode = msgspec.json.Encoder().encode
+_PLAIN_NAME = re.compile(r"[!-~]{1,64}")
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -54,7 +57,7 @@ class Calls:
     async def completions(self, http: HttpRequest) -> Response:
         asked = read_body(await read_limited(http, self._limits.body_bytes), CompletionAsked)
         self._check(asked)
-        call_id = f"cmpl-{uuid.uuid4().hex[:8]}"
+        call_id = _name_of(http, "cmpl")
         requests = completion_requests(asked, call_id, self._link.info.max_model_len)
         choices = sum(request.n for request in requests)
         writer = CompletionWriter(call_id, self.model, int(time.time()), choices, asked.logprobs is not None)
@@ -63,14 +66,28 @@ class Calls:
     async def chat(self, http: HttpRequest) -> Response:
         asked = read_body(await read_limited(http, self._limits.body_bytes), ChatAsked)
         self._check(asked)
-        call_id = f"chat-{uuid.uuid4().hex[:8]}"
+        call_id = _name_of(http, "chat")
         request = chat_request(asked, call_id, self._link.info.max_model_len)
         writer = ChatWriter(call_id, self.model, int(time.time()), request.n, bool(asked.logprobs))
         return Answering(self._link, self._gate, [request], writer, asked)
 
+    async def tokenize(self, http: HttpRequest) -> Response:
+        asked = read_body(await read_limited(http, self._limits.body_bytes), TokenizeAsked)
+        if asked.model is not None:
+            check_model(asked.model, self.model)
+        longest = self._link.info.max_model_len
+        count = await self._link.measure(measured_request(asked))
+        return Response(encode(told.Tokens(count, longest)), media_type="application/json")
+
     def _check(self, asked: Asked) -> None:
-        check_model(asked, self.model)
+        check_model(asked.model, self.model)
         check_stream(asked)
+
+
+def _name_of(http: HttpRequest, kind: str) -> str:
+    """What the call and its request go by: the client's own X-Request-Id, where it has a plain one."""
+    own = http.headers.get("x-request-id", "")
+    return f"{kind}-{own if _PLAIN_NAME.fullmatch(own) else uuid.uuid4().hex[:8]}"
 
 
 class Answering(Response):

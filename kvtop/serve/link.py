@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from kvtop.engine.control import Abort, AnyCommand, Inject, Reply, Spell, Status, TakeSnapshot
+from kvtop.engine.control import Abort, AnyCommand, Inject, Measure, Reply, Spell, Status, TakeSnapshot
 from kvtop.engine.events import Advanced, Batch, Completed, EngineInfo, Finished, Forked, Queued, Rejected
 from kvtop.engine.requests import Request
 from kvtop.serve.answer import Answer, Call, Piece
 from kvtop.serve.faults import ApiFault, bad_field
 from kvtop.view.pool_view import PoolView
 
+_WHICH_REQUEST = re.compile(r"request(?: \d+ \(.*?\))?: ", re.DOTALL)
 MAX_SPELLED = 200_000
 """Tokens whose spelling is kept."""
 
@@ -90,6 +92,9 @@ class EngineLink:
         Raises:
             ApiFault: it refuses one, or is gone.
         """
+        for request in requests:
+            if request.id in self._answers:
+                raise ApiFault(400, f"X-Request-Id: {request.id!r} is open already; give each call one of its own")
         call = Call(requests)
         self._answers |= {answer.request.id: answer for answer in call.answers}
         try:
@@ -102,6 +107,17 @@ class EngineLink:
             self.abandon(call)
             raise
         return call
+
+    async def measure(self, request: Request) -> int:
+        """Tokens of a request's prompt.
+
+        Raises:
+            ApiFault: it cannot be tokenized, or the engine is gone.
+        """
+        reply = await self._ask(Measure(request=request))
+        if reply.error:
+            raise _refusal(reply.error)
+        return reply.value
 
     def abandon(self, call: Call) -> None:
         """Nobody waits for a call any more: the engine shall drop what it still has of it, and the blocks."""
@@ -234,5 +250,4 @@ class EngineLink:
 
 def _refusal(error: str) -> ApiFault:
     """The engine's sentence without its own count of requests: ``request 1 ('cmpl-…'): prompt: …``."""
-    _, _, sentence = error.partition("): ")
-    return bad_field(sentence or error)
+    return bad_field(_WHICH_REQUEST.sub("", error, count=1))

@@ -8,11 +8,11 @@ import msgspec
 
 from kvtop import __version__
 from kvtop.serve import told
-from kvtop.serve.asked import ChatAsked, CompletionAsked
+from kvtop.serve.asked import ChatAsked, CompletionAsked, TokenizeAsked
 
 _TYPES = (
-    *(CompletionAsked, ChatAsked, told.Completion, told.ChatCompletion, told.ChatChunk),
-    *(told.Models, told.Fault),
+    *(CompletionAsked, ChatAsked, TokenizeAsked, told.Completion, told.ChatCompletion, told.ChatChunk),
+    *(told.Models, told.Tokens, told.Fault),
 )
 _FAULTS = {
     400: "a field is wrong; the message names it, and what is allowed",
@@ -43,6 +43,15 @@ def description(model: str | None) -> dict[str, Any]:
             },
             "/v1/chat/completions": {
                 "post": _writing("chat", "Answer a conversation", ChatAsked, told.ChatCompletion, told.ChatChunk)
+            },
+            "/tokenize": {
+                "post": {
+                    "operationId": "tokenize",
+                    "summary": "How many tokens a prompt or a conversation has",
+                    "security": [{}, {"key": []}],
+                    "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(TokenizeAsked)}}},
+                    "responses": {"200": _json("the count", told.Tokens), **_faults(400, 401, 404, 413, 503)},
+                }
             },
             "/v1/models": {
                 "get": {
@@ -102,7 +111,7 @@ def _writing(name: str, summary: str, asked: type, whole: type, piece: type) -> 
                 "description": f"the whole answer; with stream: events, their data {piece.__name__} and a last [DONE]",
                 "content": {
                     "application/json": {"schema": _ref(whole)},
-                    "text/event-stream": {"schema": {"type": "string"}},
+                    "text/event-stream": {},
                 },
             },
             **_faults(400, 401, 404, 413, 429, 503),

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kvtop.serve.asked import Asked, ChatAsked, CompletionAsked
+from kvtop.serve.asked import Asked, ChatAsked, CompletionAsked, TokenizeAsked
 from kvtop.serve.faults import ApiFault, bad_field
 from kvtop.type_words import in_our_words
 
-A = TypeVar("A", bound=Asked)
+A = TypeVar("A", Asked, CompletionAsked, ChatAsked, TokenizeAsked)
 
 _PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
@@ -34,8 +34,8 @@ _NOT_DONE = {
 _ALLOWED = {"role": "system, developer, user or assistant", "type": "text"}
 """Fields with a few values."""
 
-_DECODERS: dict[type[Asked], msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (CompletionAsked, ChatAsked)
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (CompletionAsked, ChatAsked, TokenizeAsked)
 }
 
 
@@ -54,7 +54,7 @@ def read_body(body: bytes, kind: type[A]) -> A:
     return asked
 
 
-def _fault(message: str, body: bytes, kind: type[Asked]) -> ApiFault:
+def _fault(message: str, body: bytes, kind: type[msgspec.Struct]) -> ApiFault:
     found = _PATH.search(message)
     steps = [name or int(index) for name, index in _STEP.findall(found["path"] if found else "")]
     first = str(steps[0]) if steps else ""

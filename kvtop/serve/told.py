@@ -124,6 +124,13 @@ class Models(msgspec.Struct, kw_only=True):
     data: list[Model]
 
 
+class Tokens(msgspec.Struct):
+    """How many tokens a prompt has."""
+
+    count: int
+    max_model_len: int
+
+
 class FaultDetail(msgspec.Struct):
     message: str
     type: str

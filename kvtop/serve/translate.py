@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvtop.engine.requests import Request, Turn
-from kvtop.serve.asked import MAX_PROMPTS, Asked, ChatAsked, CompletionAsked, Message, TokenIds
+from kvtop.serve.asked import MAX_PROMPTS, Asked, ChatAsked, CompletionAsked, Message, TokenIds, TokenizeAsked
 from kvtop.serve.faults import ApiFault, bad_field
 
 
@@ -53,6 +53,16 @@ def chat_request(asked: ChatAsked, call_id: str, max_model_len: int) -> Request:
             logprobs=(asked.top_logprobs or 0) if asked.logprobs else None,
         )
     )
+
+
+def measured_request(asked: TokenizeAsked) -> Request:
+    """A request whose prompt is to be counted.
+
+    Raises:
+        ApiFault: there is no prompt, or there are two.
+    """
+    turns = None if asked.messages is None else [_turn(message) for message in asked.messages]
+    return _checked(Request(id="tokenize", prompt=asked.prompt, messages=turns))
 
 
 def _prompts(prompt: str | list[str | int | TokenIds]) -> list[str | list[int]]:
@@ -126,15 +136,15 @@ def check_stream(asked: Asked) -> None:
         raise bad_field("stream_options: goes with stream, which is not true here")
 
 
-def check_model(asked: Asked, served: str) -> None:
+def check_model(wanted: str, served: str) -> None:
     """
     Raises:
         ApiFault: another model is asked for than the one that is served.
     """
-    if asked.model != served:
+    if wanted != served:
         raise ApiFault(
             404,
-            f"model: there is no {asked.model[:200]!r} here, {served!r} is served",
+            f"model: there is no {wanted[:200]!r} here, {served!r} is served",
             param="model",
             code="model_not_found",
         )

@@ -47,6 +47,22 @@ def test_a_completion_is_the_engine_s_answer_with_its_counts(client: openai.Open
     assert shared.prompt_tokens_details.cached_tokens == 12, "three full blocks of the same prompt"
 
 
+def test_a_client_names_its_call_and_counts_its_tokens(client: openai.OpenAI, served: Served) -> None:
+    named = {"X-Request-Id": "mine-7"}
+    asked = {"model": "fake", "prompt": "1 2 3", "temperature": 0}
+    assert client.completions.create(**asked, max_tokens=2, extra_headers=named).id == "cmpl-mine-7"  # type: ignore[call-overload]
+    stream = client.completions.create(**asked, max_tokens=100, extra_headers=named, stream=True)  # type: ignore[call-overload]
+    next(iter(stream))
+    with pytest.raises(openai.BadRequestError, match="'cmpl-mine-7' is open already"):
+        client.completions.create(**asked, max_tokens=2, extra_headers=named)  # type: ignore[call-overload]
+    assert len(list(stream)) >= 98, "the open call goes on"
+    counted = served.http.post("/tokenize", json={"prompt": "1 2 3 4"}).json()
+    assert counted == {"count": 4, "max_model_len": MAX_MODEL_LEN}
+    refused = served.http.post("/tokenize", json={"messages": [{"role": "user", "content": "hi"}]})
+    assert refused.json()["error"]["message"].startswith("messages: numbers have no chat template")
+    assert served.http.post("/tokenize", json={}).json()["error"]["param"] == "prompt"
+
+
 def test_a_stream_adds_up_to_the_whole_answer_and_ends_with_the_counts(client: openai.OpenAI) -> None:
     stream = client.completions.create(
         model="fake", prompt="5 6", max_tokens=12, temperature=0, stream=True, stream_options={"include_usage": True}
