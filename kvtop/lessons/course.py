@@ -13,6 +13,7 @@ from typing import Protocol
 from kvtop.engine import events as e
 from kvtop.engine.control import AnyCommand, Pause, Step
 from kvtop.lessons.answers import choice_of, number_of
+from kvtop.lessons.catch_up import CatchUp
 from kvtop.lessons.lesson import Guess, Lesson, Question, Scene
 from kvtop.lessons.library import Library
 from kvtop.lessons.player import Player, Verdict
@@ -20,8 +21,6 @@ from kvtop.lessons.progress import LessonProgress, Progress
 from kvtop.settings import EngineSettings
 from kvtop.view.pool_view import PoolView
 
-STALLED_TICKS = (25, 300)
-"""Ticks without a step after which catching up waits no more: with nobody to compute for, and with somebody."""
 HINTS = 3
 """Wrong answers after which the right one is told."""
 
@@ -86,12 +85,7 @@ class Course:
         self._fresh: EngineSettings | None = syllabus.running
         """Of an engine that nobody has used yet."""
         self._desk = desk
-        self._target = 0
-        """The scene to catch up with."""
-        self._still = 0
-        """Ticks since the last step."""
-        self._step = 0
-        self._asked_step: int | None = None
+        self._catch_up = CatchUp()
         self._paused_for: set[int] = set()
 
     # --- what there is to show ----------------------------------------------------------------------------------------
@@ -112,7 +106,7 @@ class Course:
 
     @property
     def catching_up(self) -> bool:
-        return self.player is not None and self.player.position < self._target
+        return self.player is not None and self.player.position < self._catch_up.target
 
     @property
     def answered(self) -> bool:
@@ -177,14 +171,13 @@ class Course:
     def engine_restarted(self) -> None:
         """The engine died and there is a new one: catch up with where the student was."""
         if self.player is not None:
-            self._start(self.player.lesson, max(self._target, self.player.position))
+            self._start(self.player.lesson, max(self._catch_up.target, self.player.position))
 
     def _start(self, lesson: Lesson, target: int) -> None:
         self.player = Player(lesson, self._desk.view)
-        self._target = target
+        self._catch_up = CatchUp(target)
         self._paused_for.clear()
         self._forget_answers()
-        self._begin_waiting()
 
     def _forget_answers(self) -> None:
         self.verdict, self.wrong_answers, self.fault = None, 0, ""
@@ -210,14 +203,17 @@ class Course:
             return
         opens = player.position > player.entered
         commands = player.enter()
-        if opens and _steps_by_hand(player) and not self._desk.view.paused and Pause() not in commands:
+        if opens and player.is_stepped and not self._desk.view.paused and Pause() not in commands:
             commands.insert(0, Pause())
         for command in commands:
             self._desk.send(command)
         if commands:
-            self._begin_waiting()
+            self._catch_up.scene_opened()
         elif self.catching_up:
-            self._catch_up(player)
+            if self._catch_up.wants_step(player, self._desk.view):
+                self._desk.send(Step())
+            if not self.catching_up:
+                self._keep()
         elif player.task_done:
             self._hold(player)
 
@@ -227,26 +223,8 @@ class Course:
             return
         self._paused_for.add(player.position)
         self.fault = ""
-        if player.scene.done and _steps_by_hand(player) and not self._desk.view.paused:
+        if player.scene.done and player.is_stepped and not self._desk.view.paused:
             self._desk.send(Pause())
-
-    def _catch_up(self, player: Player) -> None:
-        view = self._desk.view
-        moved = view.step != self._step
-        self._step, self._still = view.step, 0 if moved else self._still + 1
-        if player.task_done:
-            player.go_on()
-        elif (
-            self._still > STALLED_TICKS[bool(view.sequences)]
-        ):  # it takes more than waiting: the student does it once more
-            self._target = player.position
-            self._keep()
-        elif view.paused and _steps_by_hand(player) and self._asked_step != view.step:
-            self._asked_step = view.step
-            self._desk.send(Step())
-
-    def _begin_waiting(self) -> None:
-        self._step, self._still, self._asked_step = self._desk.view.step, 0, None
 
     # --- what the student does ----------------------------------------------------------------------------------------
 
@@ -272,14 +250,14 @@ class Course:
     def _leave_scene(self, player: Player) -> None:
         self.fault = ""
         player.go_on()
-        self._target = player.position
+        self._catch_up.target = player.position
         self._keep()
 
     def go_back(self) -> None:
         """To the scene before, to read it again."""
         if self.player is not None and not self.catching_up:
             self.player.go_back()
-            self._target = self.player.position
+            self._catch_up.target = self.player.position
             self._forget_answers()
 
     def type_in(self, text: str) -> None:
@@ -307,7 +285,7 @@ class Course:
         player = self.player
         if player is not None:
             answered = self.progress.of(player.lesson.id).answered
-            self._note(LessonProgress(max(self._target, player.position), answered))
+            self._note(LessonProgress(max(self._catch_up.target, player.position), answered))
 
     def _note(self, progress: LessonProgress) -> None:
         assert self.lesson is not None
@@ -315,9 +293,3 @@ class Course:
             self.progress.keep(self.lesson.id, progress)
         except OSError as error:
             self._desk.say(f"progress cannot be kept: {error.strerror or error}")
-
-
-def _steps_by_hand(player: Player) -> bool:
-    """Whether the lesson left the engine paused when this scene opened."""
-    said = [text for scene in player.lesson.scenes[: player.position + 1] for text in scene.do]
-    return next((text == "pause" for text in reversed(said) if text in ("pause", "resume")), False)

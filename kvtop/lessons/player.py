@@ -53,6 +53,12 @@ class Player:
         return scene is None or not scene.done or self.position in self._done
 
     @property
+    def is_stepped(self) -> bool:
+        """Whether the lesson leaves the engine paused in this scene."""
+        said = [text for scene in self.lesson.scenes[: self.position + 1] for text in scene.do]
+        return next((text == "pause" for text in reversed(said) if text in ("pause", "resume")), False)
+
+    @property
     def can_answer(self) -> bool:
         """Whether there still is what the question asks about."""
         needs = self.lesson.question.needs
