@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from textual.binding import Binding
 from textual.keys import KEY_TO_UNICODE_NAME, Keys
 
 from kvtop.app.actions import ACTIONS
 from kvtop.app.actions.action import KEY_NAMES, Action
+from kvtop.app.watch.actions import WATCH_ACTIONS
 
 _NAMED = {key.value for key in Keys if not key.value.startswith("<")} | set(KEY_NAMES) | set(KEY_TO_UNICODE_NAME)
 _WITH_MODIFIER = re.compile(r"(?:(?:ctrl|alt|shift)\+)+([a-z0-9_]+)")
@@ -29,8 +31,8 @@ def key_map(wanted: Mapping[str, Sequence[str]], place: str) -> tuple[dict[str, 
     mapped: dict[str, str] = {}
     warnings: list[str] = []
     for name, keys in wanted.items():
-        if name not in ACTIONS:
-            near = get_close_matches(name, ACTIONS, n=3)
+        if name not in ACTIONS and name not in WATCH_ACTIONS:
+            near = get_close_matches(name, {**ACTIONS, **WATCH_ACTIONS}, n=3)
             allowed = f"did you mean {' or '.join(near)}?" if near else "kvtop config --keys lists the actions"
             warnings.append(f"{place}: keys.{name}: there is no action of that name; {allowed}")
             continue
@@ -41,7 +43,7 @@ def key_map(wanted: Mapping[str, Sequence[str]], place: str) -> tuple[dict[str, 
         else:
             mapped[name] = ",".join(found for found in names if found is not None)
     for name in list(mapped):
-        clash = _clash(ACTIONS[name], mapped)
+        clash = _clash(name, ACTIONS, mapped) or _clash(name, WATCH_ACTIONS, mapped)
         if clash is not None:
             key, other = clash
             warnings.append(f"{place}: keys.{name}: {key} is the key of {other}; give that one another key; ignored")
@@ -49,10 +51,13 @@ def key_map(wanted: Mapping[str, Sequence[str]], place: str) -> tuple[dict[str, 
     return mapped, warnings
 
 
-def _clash(action: Action, mapped: Mapping[str, str]) -> tuple[str, str] | None:
-    """A key of ``action`` and another action that can be meant by it."""
-    keys = mapped[action.name].split(",")
-    for other in ACTIONS.values():
+def _clash(name: str, actions: Mapping[str, Action[Any]], mapped: Mapping[str, str]) -> tuple[str, str] | None:
+    """A key of the action ``name`` and another one of ``actions``, those of one screen, that can be meant by it."""
+    action = actions.get(name)
+    if action is None:
+        return None
+    keys = mapped[name].split(",")
+    for other in actions.values():
         if other is action or (other.panel and action.panel and other.panel != action.panel):
             continue
         for key in mapped.get(other.name, other.keys).split(","):

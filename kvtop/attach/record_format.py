@@ -14,8 +14,9 @@ import msgspec
 
 from kvtop.attach.kv_hearing import Heard
 from kvtop.attach.kv_sources import KvSource
+from kvtop.sources.frames import SERVERS_MAGIC
 
-MAGIC = b"KVSRV\0"
+MAGIC = SERVERS_MAGIC
 TARGETS = 3
 PAGES = 4
 EVENTS = 5

@@ -62,8 +62,10 @@ def _print_actions(keys: dict[str, str], *, as_json: bool) -> None:
 
     from kvtop.app.actions import ACTIONS
     from kvtop.app.actions.action import key_words
+    from kvtop.app.watch.actions import WATCH_ACTIONS
 
-    rows = [(name, keys.get(name, action.keys), action.panel, action.help) for name, action in ACTIONS.items()]
+    everything = {**ACTIONS, **{name: action for name, action in WATCH_ACTIONS.items() if name not in ACTIONS}}
+    rows = [(name, keys.get(name, action.keys), action.panel, action.help) for name, action in everything.items()]
     if as_json:
         names = ("action", "keys", "panel", "help")
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))

@@ -21,6 +21,8 @@ from zlib import crc32
 from kvtop.failure import Failure
 
 MAGIC = b"KVREC\0"
+SERVERS_MAGIC = b"KVSRV\0"
+"""Of recordings of watched servers (kvtop.attach.record_format)."""
 VERSION = 1
 _HEAD = struct.Struct("<6sH")
 _FRAME = struct.Struct("<BxHIIIQQQdd")
@@ -102,6 +104,8 @@ def check_head(file: BinaryIO, name: str, magic: bytes = MAGIC) -> None:
         raise RecordingError(f"{name}: is empty, nothing was recorded")
     if len(data) < _HEAD.size and head(magic).startswith(data):
         raise RecordingError(f"{name}: is cut off before its first step")
+    if data[: len(magic)] != magic and data[: len(SERVERS_MAGIC)] == SERVERS_MAGIC:
+        raise RecordingError(f"{name}: is a recording of watched servers, not of an engine; kvtop replay plays it")
     if data[: len(magic)] != magic:
         raise RecordingError(f"{name}: is not a kvtop recording (those begin with KVREC)")
     version = _HEAD.unpack(data)[1]

@@ -64,3 +64,10 @@ async def test_what_was_wrong_is_said_on_the_screen() -> None:
     async with on_stage(story(96), (160, 44), settings) as (app, pilot):
         await pilot.pause(0.3)
         assert "keys.pouse:" in text(app)
+
+
+def test_keys_of_watched_servers_are_mapped_and_clash_only_with_each_other() -> None:
+    assert key_map({"open_server": ["f6"]}, "c") == ({"open_server": "f6"}, [])
+    assert key_map({"tables": ["p"]}, "c") == ({"tables": "p"}, []), "p preempts on another screen"
+    mapped, warnings = key_map({"tables": ["i"]}, "c")
+    assert not mapped and "i is the key of inject" in warnings[0]

@@ -155,6 +155,13 @@ def test_replay_knows_the_file_and_prints_its_end(
     assert end.value.code == 2
 
 
+def test_events_and_export_say_what_the_file_is(
+    recorded: tuple[Path, Fleet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["events", str(recorded[0])]) == 1
+    assert "is a recording of watched servers, not of an engine" in capsys.readouterr().err
+
+
 def test_attach_records_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new.kvrec"
     with fake_http(pages("tight")[133].body) as server:

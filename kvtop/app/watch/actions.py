@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.binding import BindingType
 
@@ -127,6 +127,11 @@ READING: tuple[Action[WatchScreen], ...] = (
     Action("findings_page_up", "pageup", "Read back, ten lines.", "servers",
            lambda screen: screen.findings.scroll_rows(-10), panel="findings"),
 )  # fmt: skip
+
+
+WATCH_ACTIONS: dict[str, Action[Any]] = {
+    action.name: action for actions in (ANYWHERE, FLEET, SERVER, READING) for action in cast(Any, actions)
+}
 
 
 def bindings_of(actions: Sequence[Action[Any]]) -> list[BindingType]:

@@ -5,6 +5,7 @@ One server with one rank is opened directly; several are a fleet first. Nothing 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from textual.app import SystemCommand
@@ -27,6 +28,8 @@ from kvtop.attach.traffic import ServerTraffic
 from kvtop.view.server_facts import max_model_len
 from kvtop.view.slo import Slo
 
+LOOK_SECONDS = 0.25
+
 
 class WatchApp(Shell):
     def __init__(self, fleet: Fleet | ReplayedFleet, slo: Slo, settings: ShellSettings) -> None:
@@ -36,6 +39,7 @@ class WatchApp(Shell):
         self.scene = WatchScene(fleet, self.palette, self.terminal, slo, GpuWatch() if live else None)
         self.scene.look()
         self._setting = Setting(self.themes, self.use_theme, self.pictures_folder, self.keys)
+        self._looked_s = 0.0
         self._said = ""
         """Which end was said already."""
         self._tables: Tables | None = None
@@ -69,10 +73,7 @@ class WatchApp(Shell):
             traffic.poll()
         due = self.due()
         if due:
-            self.scene.true_preemptions = self._true_preemptions()
-            self.scene.look()
-            self._open_by_itself()
-            self._turn_away()
+            self._look_if_due()
             screen = self._front()
             if isinstance(screen, WatchScreen):
                 screen.redraw()
@@ -107,6 +108,17 @@ class WatchApp(Shell):
         if tables is None or tables.place != self.scene.place or tables.feed.live.info is None:
             return None
         return tables.feed.live.counters.preemptions
+
+    def _look_if_due(self) -> None:
+        """Work the figures out a few times a second: for many servers that costs more than drawing them."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_SECONDS:
+            return
+        self._looked_s = now_s
+        self.scene.true_preemptions = self._true_preemptions()
+        self.scene.look()
+        self._open_by_itself()
+        self._turn_away()
 
     def _front(self) -> WatchScreen | LiveScreen:
         """The screen in front, whatever dialogs are over it."""
