@@ -44,19 +44,19 @@ def judge(kind: type[Asked], body: dict[str, Any]) -> None:
         assert requests and all(request.check() is None for request in requests)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(bodies(CompletionAsked, {"model": "m", "prompt": "a page"}))
 def test_a_completion_is_read_whole_or_refused_by_field(body: dict[str, Any]) -> None:
     judge(CompletionAsked, body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(bodies(ChatAsked, {"model": "m", "messages": [{"role": "user", "content": "a page"}]}))
 def test_a_conversation_is_read_whole_or_refused_by_field(body: dict[str, Any]) -> None:
     judge(ChatAsked, body)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_of_any_kind_are_refused_in_words(body: bytes) -> None:
     try:
