@@ -70,6 +70,7 @@ class EngineLane:
         return [
             Holding(
                 row.name,
+                row.admitted_order,
                 row.table,
                 len(row.table) * self.block_size,
                 row.computed,
@@ -97,7 +98,8 @@ class EngineLane:
     def picture(self) -> PoolPicture:
         blocks = self._meter.view.blocks
         return picture_of_tables(
-            self._holdings(),
+            holdings := self._holdings(),
+            [np.array(holding.blocks, np.int64) for holding in holdings],
             blocks.num_blocks,
             self.block_size,
             reserving=self.reserving,

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 class Holding(NamedTuple):
     name: str
+    admission: int
+    """Rises with every admission: while it is the same, blocks of a trial's table stay and others follow them."""
     blocks: list[int]
     """Its block table; of a counted reservation, which has no places, empty."""
     held_slots: int

@@ -16,8 +16,9 @@ import numpy as np
 
 from kvtop.engine.requests import Request
 from kvtop.lab.experiment import Experiment
+from kvtop.lab.holding import Holding
 from kvtop.lab.labels import experiment_label
-from kvtop.lab.pool_picture import PoolPicture, packed_picture, picture_of_tables
+from kvtop.lab.pool_picture import NO_BLOCKS, Counts, PoolPicture, packed_picture, picture_of_tables
 from kvtop.lab.trial import Trial
 from kvtop.lab.workload import Work
 
@@ -108,9 +109,6 @@ class Arrival:
     output_tokens: int
 
 
-NOTHING_CACHED = np.zeros(0, np.int64)
-
-
 class TrialLane:
     """An experiment's trial. ``work`` waits at the start, ``arrivals`` (by step) come later."""
 
@@ -141,6 +139,7 @@ class TrialLane:
         self._final_tokens = 0
         """Of the running sequences together, when their answers are complete."""
         self._moves_seen = -1
+        self._kept_tables: dict[int, Counts] = {}
         self._begin_step()
 
     @property
@@ -193,12 +192,23 @@ class TrialLane:
             return packed_picture(holdings, self.num_slots)
         return picture_of_tables(
             holdings,
+            self._tables(holdings),
             trial.kv.pool.num_blocks,
             self.block_size,
             reserving=self.reserving,
             stuck=not self.ended and trial.stuck_slots() > 0,
-            cached=NOTHING_CACHED,
+            cached=NO_BLOCKS,
         )
+
+    def _tables(self, holdings: Sequence[Holding]) -> list[Counts]:
+        """The block tables as arrays; those that did not grow since the last picture are kept."""
+        before, self._kept_tables = self._kept_tables, {}
+        for holding in holdings:
+            table = before.get(holding.admission)
+            if table is None or len(table) != len(holding.blocks):
+                table = np.array(holding.blocks, np.int64)
+            self._kept_tables[holding.admission] = table
+        return list(self._kept_tables.values())
 
     def waiting_names(self, most: int) -> list[str]:
         return [sequence.request.id for sequence in self.trial.roster.waiting[:most]]

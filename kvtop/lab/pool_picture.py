@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ Counts = npt.NDArray[np.int64]
 
 LIVE, RESERVED, INTERNAL, EXTERNAL, CACHED, FREE = range(6)
 KINDS = 6
+NO_BLOCKS: Counts = np.zeros(0, np.int64)
 PACKED_GRAIN = 16
 """Slots a block of a picture whose sequences have no places."""
 
@@ -39,9 +39,10 @@ class PoolPicture:
     """Free to be taken, but kept for who has the same prefix."""
     stuck: bool
     """Whatever is free is of no use to the head of the queue: external fragmentation."""
-    owners: Counts | None = None
-    """The place of the block's holder in ``names``; -1 for nobody. None: there are no places."""
     names: tuple[str, ...] = ()
+    """Of the sequences that hold blocks."""
+    tables: tuple[Counts, ...] = ()
+    """Their block tables; none where there are no places."""
 
     def cells(self, slots_per_cell: int, num_slots: int | None = None) -> Counts:
         """int64[cells, KINDS]: how many slots of each cell are of which kind. ``num_slots`` makes the picture longer
@@ -59,6 +60,14 @@ class PoolPicture:
         counts[:, EXTERNAL if self.stuck else FREE] = np.diff(edges) - held - cached
         return counts
 
+    def holders(self) -> list[str]:
+        """The name of each block's holder, "" for nobody."""
+        names = [""] * len(self.held)
+        for name, table in zip(self.names, self.tables, strict=True):
+            for block in table.tolist():
+                names[block] = name
+        return names
+
     def totals(self) -> tuple[int, ...]:
         """Slots of the whole pool, by kind."""
         return tuple(self.cells(self.num_slots)[0].tolist())
@@ -72,28 +81,41 @@ class PoolPicture:
 
 
 def picture_of_tables(
-    holdings: Sequence[Holding], num_blocks: int, block_size: int, *, reserving: bool, stuck: bool, cached: Counts
+    holdings: Sequence[Holding],
+    tables: Sequence[Counts],
+    num_blocks: int,
+    block_size: int,
+    *,
+    reserving: bool,
+    stuck: bool,
+    cached: Counts,
 ) -> PoolPicture:
-    """Every block where it lies. ``reserving``: what is held and not filled was reserved ahead; else it is the tail of
-    a last block, internal fragmentation, though it may be filled yet. ``cached``: block ids."""
-    lengths = np.array([len(holding.blocks) for holding in holdings], np.int64)
-    total = int(lengths.sum())
-    ids = np.fromiter(chain.from_iterable(holding.blocks for holding in holdings), np.int64, total)
-    tokens = np.array([holding.tokens for holding in holdings], np.int64)
-    final = np.array([holding.final_tokens for holding in holdings], np.int64)
-    offset = (np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)) * block_size
-    filled = np.clip(np.repeat(tokens, lengths) - offset, 0, block_size)
-    to_fill = np.clip(np.repeat(final, lengths) - offset, 0, block_size)
-    live, reserved, held, kept = (np.zeros(num_blocks, np.int64) for _ in range(4))
-    owners = np.full(num_blocks, -1, np.int64)
-    live[ids] = filled
-    held[ids] = block_size
-    owners[ids] = np.repeat(np.arange(len(holdings)), lengths)
+    """Every block where it lies. ``tables``: the holdings' block tables as arrays. ``reserving``: what is held and not
+    filled was reserved ahead; else it is the tail of a last block, internal fragmentation, though it may be filled yet.
+    ``cached``: block ids."""
+    live = _first_slots(tables, [holding.tokens for holding in holdings], num_blocks, block_size)
+    held, kept, reserved = (np.zeros(num_blocks, np.int64) for _ in range(3))
+    held[np.concatenate([NO_BLOCKS, *tables])] = block_size
     kept[cached] = block_size
     if reserving:
-        reserved[ids] = np.maximum(to_fill - filled, 0)
+        to_fill = _first_slots(tables, [holding.final_tokens for holding in holdings], num_blocks, block_size)
+        reserved = np.maximum(to_fill - live, 0)
     names = tuple(holding.name for holding in holdings)
-    return PoolPicture(num_blocks * block_size, block_size, live, reserved, held, kept, stuck, owners, names)
+    return PoolPicture(num_blocks * block_size, block_size, live, reserved, held, kept, stuck, names, tuple(tables))
+
+
+def _first_slots(tables: Sequence[Counts], counts: Sequence[int], num_blocks: int, block_size: int) -> Counts:
+    """int64[num_blocks]: how many slots of each block are among the first ``count`` of its table."""
+    slots = np.zeros(num_blocks, np.int64)
+    pairs = list(zip(tables, counts, strict=True))
+    slots[np.concatenate([NO_BLOCKS, *(table[: count // block_size] for table, count in pairs)])] = block_size
+    cut = [
+        (table[count // block_size], count % block_size) for table, count in pairs if count < block_size * len(table)
+    ]
+    if cut:
+        blocks, filled = zip(*cut, strict=True)
+        slots[list(blocks)] = filled
+    return slots
 
 
 def packed_picture(holdings: Sequence[Holding], num_slots: int) -> PoolPicture:

@@ -123,6 +123,7 @@ class Trial:
         for sequence in self.roster.running:
             yield Holding(
                 sequence.request.id,
+                sequence.admitted_order,
                 sequence.table.block_ids,
                 self.kv.slots_held(sequence),
                 step - self._origin[sequence.seq],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from kvtop.engine.cost import CARDS
@@ -89,10 +88,8 @@ def letters(shown: SideBySide) -> list[str]:
     texts = []
     for lane in shown.lanes:
         picture = lane.picture()
-        assert picture.owners is not None
-        owners = np.repeat(picture.owners, picture.block_size).tolist()
         kinds = picture.cells(1).argmax(axis=1).tolist()
-        names = [picture.names[owner] if owner >= 0 else "" for owner in owners]
+        names = [name for name in picture.holders() for _ in range(picture.block_size)]
         signs = {INTERNAL: "-", EXTERNAL: "/", FREE: "."}
         texts.append(
             "".join(

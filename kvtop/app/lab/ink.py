@@ -94,22 +94,21 @@ class LabInk:
 
     def slots(self, picture: PoolPicture, slot_width: int, height: int) -> list[Line]:
         """Every slot by itself, in one row of ``height`` lines; slots of one block, or of one region, hang together."""
-        assert picture.owners is not None
         kinds = picture.cells(1).argmax(axis=1).tolist()
-        owners = np.repeat(picture.owners, picture.block_size).tolist()
+        holders = [name for name in picture.holders() for _ in range(picture.block_size)]
         lines: list[Line] = []
         for y in range(height):
             spans: list[Span] = []
-            for slot, (kind, owner) in enumerate(zip(kinds, owners, strict=True)):
+            for slot, (kind, holder) in enumerate(zip(kinds, holders, strict=True)):
                 glyph, style = self._glyphs[kind], self._styles[kind]
                 fill = glyph if kind != FREE else " "
-                letter = picture.names[owner][:1] if owner >= 0 else glyph
+                letter = holder[:1] or glyph
                 before = (slot_width - 1) // 2
                 middle = (letter, self._letter(style, kind)) if y == height // 2 else (fill, style)
                 spans += [(fill * before, style), middle, (fill * (slot_width - 2 - before), style)]
                 last_of_block = (slot + 1) % picture.block_size == 0
                 joined = not last_of_block or (
-                    picture.block_size == 1 and owner >= 0 and slot + 1 < len(owners) and owners[slot + 1] == owner
+                    picture.block_size == 1 and holder != "" and holders[slot + 1 : slot + 2] == [holder]
                 )
                 spans.append((fill if joined else " ", style if joined else self._blank))
             lines.append(tuple(spans))

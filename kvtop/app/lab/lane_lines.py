@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvtop.app.lab.ink import LabInk, cell_codes
-from kvtop.app.lines import Line, Part, Span, fitting, line_width
+from kvtop.app.lines import Line, Part, Span, fitted, fitting, line_width
 from kvtop.app.palette import Palette
 from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED, Counts, PoolPicture
 from kvtop.view.words import UNKNOWN, count
@@ -48,7 +48,7 @@ class LaneLines:
         self._rows: list[Line] = []
 
     def lines(self, lane: Lane, scale: Scale, width: int, height: int) -> list[Line]:
-        """The inside of a lane's frame; at most ``height`` lines."""
+        """The inside of a lane's frame: ``height`` lines, each ``width`` cells wide."""
         figures = lane.figures()
         texts = self._texts(lane, figures, scale, width)
         kept = len(texts) if height >= 7 else 1
@@ -59,9 +59,13 @@ class LaneLines:
             slots = self._slots(picture, width, height - kept)
             queue = [self._queue(lane, picture)] if height > len(slots) + kept else []
             gap: list[Line] = [()] if height > len(slots) + len(queue) + kept + 1 else []
-            return [*gap, *slots, *gap, *queue, *texts[:kept]][:height]
-        rows = max(1, height - kept)
-        return [*self._cells(lane.picture(), scale, width, rows), *texts[:kept]]
+            return self._padded([*gap, *slots, *gap, *queue, *texts[:kept]], width, height)
+        cells = self._cells(lane.picture(), scale, width, max(1, height - kept))
+        return [*cells, *self._padded(texts[:kept], width, height - len(cells))]
+
+    def _padded(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
+        blank = self._palette.named.text
+        return [fitted(line, width, blank) for line in [*lines, *[()] * (height - len(lines))][: max(0, height)]]
 
     # --- the pool -------------------------------------------------------------------------------------------------
 

@@ -136,20 +136,15 @@ class LabPanel(FramedDrawing, can_focus=True):
         title: list[Span] = [(lane.title, named.good if ended else named.title)]
         note: list[Span] = [("done", named.good)] if ended else [(lane.note, named.muted)] if lane.note else []
         if height < FRAMED_FROM:
-            inner = self._inside(at, lane, scale, width, height - 1)
-            return [between(title, note, width, blank), *(fitted(line, width, blank) for line in inner)]
-        inner = self._inside(at, lane, scale, width - 2, height - 2)
+            inner = self._drawn[at].lines(lane, scale, width, height - 1)
+            return [between(title, note, width, blank), *inner]
+        inner = self._drawn[at].lines(lane, scale, width - 2, height - 2)
         side: Span = ("│", named.border)
         return [
             self._edge("╭", "╮", title, note, width),
-            *((side, *fitted(line, width - 2, blank), side) for line in inner),
+            *((side, *line, side) for line in inner),
             self._edge("╰", "╯", (), (), width),
         ]
-
-    def _inside(self, at: int, lane: Lane, scale: Scale, width: int, height: int) -> list[Line]:
-        """Exactly ``height`` lines."""
-        lines = self._drawn[at].lines(lane, scale, width, height)[:height]
-        return lines + [()] * (height - len(lines))
 
     @property
     def frame(self) -> Style:
