@@ -45,10 +45,7 @@ _GAUGES: dict[str, tuple[str, Callable[[PoolView], float]]] = {
         lambda view: view.blocks.active / max(1, view.blocks.num_blocks),
     ),
     "vllm:num_requests_running": ("requests that run", lambda view: len(view.with_status("running"))),
-    "vllm:num_requests_waiting": (
-        "requests that wait, preempted ones included",
-        lambda view: len(view.with_status("waiting")) + len(view.with_status("swapped")),
-    ),
+    "vllm:num_requests_waiting": ("requests that wait, preempted ones included", lambda view: _waiting(view)),
     "vllm:num_requests_swapped": ("requests whose KV is in the swap space", lambda v: len(v.with_status("swapped"))),
 }
 _COUNTERS: dict[str, tuple[str, Callable[[PoolView], float]]] = {
@@ -132,6 +129,9 @@ class Metrics(Collector):
             gauge = GaugeMetricFamily(name, text, labels=_LABELS)
             gauge.add_metric(labels, value(view))
             yield gauge
+        reasons = GaugeMetricFamily("vllm:num_requests_waiting_by_reason", "why they wait", labels=(*_LABELS, "reason"))
+        reasons.add_metric([*labels, "capacity"], _waiting(view))  # vLLM's other reason, deferred, does not arise here
+        yield reasons
         for name, (text, value) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=_LABELS)
             counter.add_metric(labels, value(view))
@@ -200,6 +200,10 @@ class Metrics(Collector):
             self._note("vllm:request_decode_time_seconds", times.last_s - times.first_s)
             if times.admitted_s is not None:
                 self._note("vllm:request_prefill_time_seconds", times.first_s - times.admitted_s)
+
+
+def _waiting(view: PoolView) -> int:
+    return len(view.with_status("waiting")) + len(view.with_status("swapped"))
 
 
 def _config(info: EngineInfo) -> dict[str, str]:

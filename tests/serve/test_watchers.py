@@ -147,7 +147,7 @@ def test_metrics_events_and_tables_agree_after_every_step_of_a_run_that_preempts
             assert round(held) == view.blocks.active == int(np.count_nonzero(view.blocks.ref_counts)), step
             assert reading.gauges["running"] == len(view.with_status("running")), step
             waiting = len(view.with_status("waiting")) + len(view.with_status("swapped"))
-            assert reading.gauges["waiting"] == waiting, step
+            assert reading.gauges["waiting"] == reading.labelled["waiting_by_reason"]["capacity"] == waiting, step
             assert reading.counters["preemptions"] == view.counters.preemptions, step
             assert reading.counters["generated_tokens"] == view.counters.generated_tokens, step
             assert reading.counters["prefix_hit"] == view.counters.prefix_hit_tokens, step
