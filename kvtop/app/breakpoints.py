@@ -48,10 +48,12 @@ class Written:
     """KV is written into a block, or it changes hands."""
 
     block: int
+    shown: int
+    """As the engine itself numbers it."""
 
     @property
     def words(self) -> str:
-        return f"block {self.block:,} is written or changes hands"
+        return f"block {self.shown:,} is written or changes hands"
 
     def holds(self, view: PoolView) -> bool:
         blocks = view.blocks

@@ -114,7 +114,7 @@ def _room(events: list[e.AnyEvent], seq: int, view: PoolView) -> list[Turn]:
             if isinstance(event, e.Allocated | e.Copied) and event.seq == seq:
                 turns += _taken(event, view)
         elif isinstance(event, e.Evicted):
-            turns.append(_evicted(event, shortage, victims))
+            turns.append(_evicted(event, shortage, victims, view))
         elif isinstance(event, e.Preempted):
             turns += _preempted(event, shortage, victims, view)
             victims += 1
@@ -126,8 +126,8 @@ def _room(events: list[e.AnyEvent], seq: int, view: PoolView) -> list[Turn]:
     return turns
 
 
-def _evicted(event: e.Evicted, shortage: e.Shortage, victims: int) -> Turn:
-    gone = f"evict {blocks_in(event.runs):,}, least recently used first ({spans(event.runs)})"
+def _evicted(event: e.Evicted, shortage: e.Shortage, victims: int, view: PoolView) -> Turn:
+    gone = f"evict {blocks_in(event.runs):,}, least recently used first ({spans(event.runs, view)})"
     if victims:
         return Turn("try again?", True, "what was freed is cached", gone)
     return Turn("enough if cached ones go?", True, f"{shortage.cached:,} cached", gone)
@@ -149,7 +149,7 @@ def _preempted(event: e.Preempted, shortage: e.Shortage, victims: int, view: Poo
 def _taken(event: e.Allocated | e.Copied, view: PoolView) -> list[Turn]:
     if isinstance(event, e.Copied):
         return [
-            Turn("is the block it writes into its own?", False, f"block {event.src} is shared", ""),
+            Turn("is the block it writes into its own?", False, f"block {view.block_id(event.src)} is shared", ""),
             Turn(
                 "free blocks?", True, f"{event.free:,} free",
                 f"copy {count(event.tokens, 'slot')} to block {event.dst} and write there",
@@ -158,7 +158,12 @@ def _taken(event: e.Allocated | e.Copied, view: PoolView) -> list[Turn]:
     taken = blocks_in(event.runs)
     return [
         _last_block(event.held - taken, view),
-        Turn("free blocks?", True, f"needs {taken:,}, {event.free:,} free", f"append {spans(event.runs)}"),
+        Turn(
+            "free blocks?",
+            True,
+            f"needs {taken:,}, {event.free:,} free",
+            f"append {spans(event.runs, view)}",
+        ),
     ]
 
 

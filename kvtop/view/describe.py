@@ -140,7 +140,7 @@ def _shortage(event: e.Shortage, view: PoolView) -> str:
 def _allocated(event: e.Allocated, view: PoolView) -> str:
     taken = blocks_in(event.runs)
     then = f"holds {event.held:,}, {event.free - taken:,} free"
-    return f"take {who(view, event.seq)}  {count(taken, 'block')} ({spans(event.runs)}); {then}"
+    return f"take {who(view, event.seq)}  {count(taken, 'block')} ({spans(event.runs, view)}); {then}"
 
 
 def _shared(event: e.Shared, view: PoolView) -> str:
@@ -158,15 +158,17 @@ def _hit(event: e.Hit, view: PoolView) -> str:
 
 def _copied(event: e.Copied, view: PoolView) -> str:
     filled = count(event.tokens, "filled slot")
-    return f"copy {who(view, event.seq)}  block {event.src} to {event.dst}: it writes into a shared block, {filled}"
+    blocks = f"block {view.block_id(event.src)} to {view.block_id(event.dst)}"
+    return f"copy {who(view, event.seq)}  {blocks}: it writes into a shared block, {filled}"
 
 
 def _cached(event: e.Cached, view: PoolView) -> str:
-    return f"cache {who(view, event.seq)}  {count(blocks_in(event.runs), 'full block')} ({spans(event.runs)})"
+    return f"cache {who(view, event.seq)}  {count(blocks_in(event.runs), 'full block')} ({spans(event.runs, view)})"
 
 
 def _evicted(event: e.Evicted, view: PoolView) -> str:
-    return f"evict {count(blocks_in(event.runs), 'cached block')}, least recently used first ({spans(event.runs)})"
+    gone = count(blocks_in(event.runs), "cached block")
+    return f"evict {gone}, least recently used first ({spans(event.runs, view)})"
 
 
 def _freed(event: e.Freed, view: PoolView) -> str:
@@ -196,7 +198,9 @@ def _cache_cleared(event: e.CacheCleared, view: PoolView) -> str:
 
 
 def _requeued(event: e.Requeued, view: PoolView) -> str:
-    places = [f"{spans(runs)} {where}" for runs, where in ((event.front, "go next"), (event.back, "go last")) if runs]
+    places = [
+        f"{spans(runs, view)} {where}" for runs, where in ((event.front, "go next"), (event.back, "go last")) if runs
+    ]
     return f"queue  {'; '.join(places)}"
 
 

@@ -73,6 +73,15 @@ class PoolView:
     def block_size(self) -> int:
         return self.info.block_size if self.info else 1
 
+    def block_id(self, block: int) -> int:
+        """The number that the engine itself gives to a block, for people: a vLLM keeps its block 0 to itself."""
+        return block + self.first_block
+
+    @property
+    def first_block(self) -> int:
+        """The engine's own number of block 0."""
+        return self.info.first_block if self.info else 0
+
     @property
     def caches_prefixes(self) -> bool:
         """Whether full blocks go into a prefix index (a reservation's never do)."""

@@ -33,20 +33,20 @@ def why_sequence(view: PoolView, seq: int) -> str:
 
 def why_block(view: PoolView, block: int) -> str:
     """How a block came into its state, from the last event that touched it."""
-    ref_count = int(view.blocks.ref_counts[block])
+    ref_count, shown = int(view.blocks.ref_counts[block]), view.block_id(block)
     if ref_count:
         holders = [who(view, sequence.seq) for sequence, _ in view.holders_of(block)]
-        state = f"block {block} is held by {_listed(holders)}"
+        state = f"block {shown} is held by {_listed(holders)}"
         if ref_count > 1:
             state += f": held {ref_count} times, stored once, which saves {count(ref_count - 1, 'block')}"
     elif view.blocks.hashes[block]:
         place = int((view.blocks.cached_order() == block).argmax()) + 1
         state = (
-            f"block {block} is cached: nobody holds it, it is number {place:,} of {view.blocks.cached:,} to be evicted"
+            f"block {shown} is cached: nobody holds it, it is number {place:,} of {view.blocks.cached:,} to be evicted"
         )
     else:
         place = int((view.blocks.free_order() == block).argmax()) + 1
-        state = f"block {block} is free, number {place:,} of {view.blocks.free:,} to be handed out"
+        state = f"block {shown} is free, number {place:,} of {view.blocks.free:,} to be handed out"
     entry = last_touch(view, block, _TAKES if ref_count else _TOUCHES)
     if entry is None:
         return state

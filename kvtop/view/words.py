@@ -56,9 +56,10 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def spans(runs: list[Run], most: int = 4) -> str:
-    """Block ids: ``4–6, 9``; what is beyond ``most`` runs is cut with an ellipsis."""
-    shown = [f"{first}" if length == 1 else f"{first}–{first + length - 1}" for first, length in runs[:most]]
+def spans(runs: list[Run], view: PoolView, most: int = 4) -> str:
+    """Block ids, as the engine itself numbers them: ``4–6, 9``; beyond ``most`` runs stands an ellipsis."""
+    begun = [(view.block_id(first), length) for first, length in runs[:most]]
+    shown = [f"{first}" if length == 1 else f"{first}–{first + length - 1}" for first, length in begun]
     return ", ".join(shown) + (", …" if len(runs) > most else "")
 
 

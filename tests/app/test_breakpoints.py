@@ -52,7 +52,7 @@ async def test_it_pauses_when_a_sequence_is_preempted(source: SteppedSource) -> 
 async def test_it_pauses_when_a_block_is_written(source: SteppedSource) -> None:
     async with on_stage(source) as (app, pilot):
         tail = app.feed.live.with_status("running")[0].table[-1]
-        app.feed.breakpoints.toggle(Written(tail), app.feed.live)
+        app.feed.breakpoints.toggle(Written(tail, tail), app.feed.live)
         before = int(app.feed.live.blocks.written_step[tail])
         await run_until_paused(source, app, pilot)
         assert source.engine.paused and app.feed.live.blocks.written_step[tail] > before
@@ -64,7 +64,7 @@ async def test_b_offers_what_is_pointed_at_and_takes_back_what_is_set(source: St
         await pilot.pause()
         assert "block 0 is written or changes hands" in text(app)
         await pilot.press("end", "enter")
-        assert app.feed.breakpoints.active == [Written(0)]
+        assert app.feed.breakpoints.active == [Written(0, 0)]
         await pilot.press("B", "end", "enter")
         assert app.feed.breakpoints.active == []
 

@@ -255,6 +255,18 @@ async def test_a_lone_server_with_an_exporter_opens_at_its_true_tables_and_m_lea
             await until_shown(app, "metrics only")
 
 
+async def test_blocks_are_called_as_the_server_calls_them(exporting: Exporting) -> None:
+    tables = exporting.scheduler.kv_cache_manager.coordinator.single_type_managers[0].req_to_blocks
+    theirs = [block.block_id for block in tables["req-a"]]
+    with fake_http(MATCHING) as server:
+        async with watching(f"{server.url} tables={exporting.address}") as (app, pilot):
+            await until_shown(app, "req-a")
+            await pilot.press("tab", "down", "b")
+            await until_shown(app, *(f"{index} → {block} " for index, block in enumerate(theirs)))
+            await pilot.press("enter")
+            await until_shown(app, f"block {theirs[0]} req-a")
+
+
 async def test_tables_of_another_server_are_turned_away(exporting: Exporting) -> None:
     with fake_http(pressed()) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, _):

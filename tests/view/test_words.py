@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvtop.view.pool_view import PoolView
 from kvtop.view.words import UNKNOWN, count, duration, share, size, spans
 
 
@@ -47,5 +48,5 @@ def test_a_share_is_never_rounded_to_none_or_all(part: float, whole: float, word
 
 def test_counts_and_block_spans() -> None:
     assert [count(1, "block"), count(0, "block"), count(1284, "step")] == ["1 block", "0 blocks", "1,284 steps"]
-    assert spans([(4, 3), (9, 1)]) == "4–6, 9"
-    assert spans([(i, 1) for i in range(0, 20, 2)]) == "0, 2, 4, 6, …"
+    assert spans([(4, 3), (9, 1)], PoolView()) == "4–6, 9"
+    assert spans([(i, 1) for i in range(0, 20, 2)], PoolView()) == "0, 2, 4, 6, …"

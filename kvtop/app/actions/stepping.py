@@ -117,7 +117,7 @@ def toggle_breakpoint(live: LiveScreen) -> None:
     if row is not None:
         points.append(Preemption(row.seq, row.name))
     if scene.cursor is not None:
-        points.append(Written(scene.cursor))
+        points.append(Written(scene.cursor, scene.view.block_id(scene.cursor)))
     points += [point for point in feed.breakpoints.active if point not in points]
     by_words = {point.words: point for point in points}
 

@@ -26,7 +26,7 @@ class BlockPanel(Framed):
         named = self.scene.palette.named
         if self.block is None:
             return [("block", named.title)]
-        return [(f"block {self.block:,}", named.title)]
+        return [(f"block {self.scene.view.block_id(self.block):,}", named.title)]
 
     def figures(self) -> Sequence[Span]:
         named, block, blocks = self.scene.palette.named, self.block, self.scene.view.blocks
@@ -53,7 +53,7 @@ class BlockPanel(Framed):
         if self.block is None:
             return ""
         lines = ["".join(text for text, _ in line).strip() for line in self.content(10_000, 20)]
-        return f"block {self.block}: " + "; ".join(lines)
+        return f"block {self.scene.view.block_id(self.block)}: " + "; ".join(lines)
 
     def _places(self, holders: list[tuple[SequenceView, int]], width: int) -> list[Line]:
         """Which logical block it is to whom; in one word where all agree."""

@@ -97,7 +97,7 @@ class PoolGrid(Framed, can_focus=True):
         if self.shape is not None and self.shape.per_cell > 1:
             return self._group_note(block, self.shape.per_cell)
         refs, fill = int(view.blocks.ref_counts[block]), int(view.blocks.fills[block])
-        words: list[Span] = [(f"block {block:,} ", named.strong)]
+        words: list[Span] = [(f"block {view.block_id(block):,} ", named.strong)]
         holder = int(view.blocks.holders[block])
         if refs:
             slot = view.slots.slot_of(holder)
@@ -112,14 +112,15 @@ class PoolGrid(Framed, can_focus=True):
         return words
 
     def _group_note(self, block: int, per_cell: int) -> Sequence[Span]:
-        blocks, named = self.scene.view.blocks, self.scene.palette.named
+        view, named = self.scene.view, self.scene.palette.named
+        blocks = view.blocks
         first = block - block % per_cell
         group = slice(first, first + per_cell)
         held = int((blocks.ref_counts[group] > 0).sum())
         cached = int(((blocks.ref_counts[group] == 0) & (blocks.hashes[group] != 0)).sum())
         last = min(first + per_cell, blocks.num_blocks) - 1
         return [
-            (f"blocks {first:,}–{last:,} ", named.strong),
+            (f"blocks {view.block_id(first):,}–{view.block_id(last):,} ", named.strong),
             (f"{held} held · {cached} cached · {last - first + 1 - held - cached} free", named.text),
         ]
 
@@ -246,7 +247,7 @@ class PoolGrid(Framed, can_focus=True):
                 inner = [Strip.blank(width, self.blank)] * tall
             else:
                 first_block = (self.first_row + row) * shape.blocks_per_row
-                inner = self._ink.strips(self._codes[row], shape, first_block, width)
+                inner = self._ink.strips(self._codes[row], shape, self.scene.view.block_id(first_block), width)
             for line, strip in enumerate(inner):
                 y = row * tall + line + 1
                 if y <= height:

@@ -61,7 +61,7 @@ class TablePanel(Framed):
         block = row.table[index]
         fill, refs = int(view.blocks.fills[block]), int(view.blocks.ref_counts[block])
         cell = Cell(ACTIVE, view.slots.slot_of(row.seq), fill * FULL // view.block_size, shared=refs > 1)
-        number = f"{block:,}"
+        number = f"{view.block_id(block):,}"
         return (
             (f"{index:>4} ", palette.named.muted),
             ("→ ", palette.named.faint),
