@@ -71,11 +71,14 @@ class EngineLink:
         Raises:
             ApiFault: there is no engine that could answer.
         """
-        if self.status.state in ("failed", "stopped"):
-            raise ApiFault(503, f"the engine has {self.status.state}: {self.status.detail}", code="engine_gone")
+        self._refuse_if_gone()
         if self.view.info is None or self.status.state == "loading":
             raise ApiFault(503, f"the engine is loading: {self.status.detail}", code="engine_loading")
         return self.view.info
+
+    def _refuse_if_gone(self) -> None:
+        if self.status.state in ("failed", "stopped"):
+            raise ApiFault(503, f"the engine has {self.status.state}: {self.status.detail}", code="engine_gone")
 
     @property
     def open_answers(self) -> int:
@@ -139,6 +142,7 @@ class EngineLink:
         return {token: self._spelled[token] for token in wanted}
 
     async def _ask(self, command: AnyCommand) -> Reply:
+        self._refuse_if_gone()  # nobody would ever reply
         ticket = next(self._tickets)
         self._replies[ticket] = asyncio.get_running_loop().create_future()
         try:

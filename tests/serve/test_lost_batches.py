@@ -91,6 +91,8 @@ async def test_a_call_that_the_engine_has_not_answered_ends_when_it_fails() -> N
     link.hear_word(Status(state="failed", detail="it burnt"))
     with pytest.raises(ApiFault, match="the engine has failed: it burnt"):
         await asking
+    with pytest.raises(ApiFault, match="the engine has failed: it burnt"):  # nor does one wait that comes later
+        await asyncio.wait_for(link.submit([Request(id="b", prompt_token_ids=[1], max_tokens=3)]), 1)
     assert link.open_answers == 0
 
 
