@@ -95,6 +95,6 @@ LAB: tuple[Action[Any], ...] = (
            footer=8),
     Action("lab_start", "home", "Back to the first step.", "lab", begin_again, label="to the start", panel="lab",
            footer=9),
-    Action("lab_choose", "c", "What lies side by side: twelve slots, the published experiment, real regions.", "lab",
+    Action("lab_choose", "c", "What lies side by side: twelve slots, the published experiment, what ran here.", "lab",
            choose_preset, label="compare", panel="lab", footer=2),
 )  # fmt: skip

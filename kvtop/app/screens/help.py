@@ -60,7 +60,8 @@ READING = {
         "The same requests through several policies, in lock step, each with a pool of the same size. Solid: tokens. "
         "Dotted: reserved for tokens still to come. Dense: held and never filled, internal fragmentation. Slashes: "
         "free, but no hole is large enough for the next in line, external fragmentation. A cell of many slots is "
-        "filled from below as far as they hold tokens. Percentages are means over all steps so far."
+        "filled from below as far as they hold tokens. Percentages are means over all steps so far. "
+        "Here space . , > and < move the lab, and > goes to the next preemption; the engine goes on by itself."
     ),
     "findings": (
         "What a careful reader of all figures would remark: the finding, its evidence, what to do. It stands for as "
