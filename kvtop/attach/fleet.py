@@ -169,11 +169,13 @@ class Fleet:
 
     def close(self) -> None:
         """Stop asking and listening; returns soon, whatever the servers do."""
+        watched = [server.events for server in self.servers if server.events is not None]
+        for events in watched:
+            events.stop()
         self._scraper.close()
         if self._probe is not None:
             self._probe.close()
-        for server in self.servers:
-            if server.events is not None:
-                server.events.close()
+        for events in watched:
+            events.close()
         if self.recorder is not None:
             self.recorder.close()

@@ -79,6 +79,10 @@ class KvListener:
         """Seconds since the last message, or since listening began."""
         return self._clock() - (self.stream.last_live_s or self.started_s)
 
+    def stop(self) -> None:
+        """Begin to stop: of many, all first stop, and are then closed."""
+        self._closing.set()
+
     def close(self) -> None:
         """Stop listening. Closing twice is closing once."""
         self._closing.set()

@@ -76,6 +76,8 @@ class Listener(Protocol):
 
     def silent_s(self) -> float: ...
 
+    def stop(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -178,6 +180,12 @@ class KvWatch:
         if rank not in self._tokens or self._tokens[rank][0] != last_live_s or computed < self._tokens[rank][1]:
             self._tokens[rank] = (last_live_s, computed)
         return computed - self._tokens[rank][1]
+
+    def stop(self) -> None:
+        """Begin to stop: of many, all first stop, and are then closed."""
+        self._closing.set()
+        for listener in self.listeners:
+            listener.stop()
 
     def close(self) -> None:
         """Stop asking and listening. Closing twice is closing once."""

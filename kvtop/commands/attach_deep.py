@@ -129,8 +129,8 @@ def _events_as_json(server: WatchedServer, rank: str) -> dict[str, Any] | None:
         "incomplete_since": stream.incomplete_since,
         "lost": stream.lost,
         "restarts": stream.restarts,
-        "at_least": residency.at_least(int(rank)),
-        "at_most": residency.at_most(int(rank)),
+        "at_least": residency.at_least(int(rank)) if stream.received else None,
+        "at_most": residency.at_most(int(rank)) if stream.received else None,
         "tiers": [
             {
                 "medium": clean_line(tier.medium, 60),

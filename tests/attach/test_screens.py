@@ -113,6 +113,20 @@ async def test_row_5_a_server_that_hangs_holds_up_neither_the_screen_nor_q() -> 
             assert time.monotonic() - began < 0.3
 
 
+async def test_many_servers_with_events_are_left_as_quickly_as_one() -> None:
+    with fake_http(pressed()) as server, fake_events() as events:
+        server.set_json("/kv_event_sources", {str(rank): events.source for rank in range(12)})
+        async with watching(server.url) as (app, pilot):
+            watch = app.fleet.servers[0].events
+            assert watch is not None
+            await until(app, lambda: len(watch.listeners) == 12)
+            await pilot.press("3")
+            await until_shown(app, "No event has come yet")
+            began = time.monotonic()
+            app.fleet.close()
+            assert time.monotonic() - began < 0.3
+
+
 async def test_row_8_a_gap_of_events_is_badged_until_the_replay_has_filled_it() -> None:
     with fake_http(pressed()) as server, fake_events() as events:
         server.set_json("/kv_event_sources", {"0": events.source})

@@ -75,7 +75,11 @@ class ContentPanel(FramedDrawing, can_focus=True):
         for scope, tree in self._current():
             lines += self._tree(scope, tree, width)
         if not lines:
-            return [((" nothing is cached, as far as events tell: a block enters when it is full", named.muted),)]
+            heard = any(listener.stream.received for listener in events.listeners)
+            why = "nothing is cached, as far as events tell: a block enters when it is full"
+            if not heard:
+                why = "No event has come yet: what is cached is not known before one does, and the replay after it."
+            return [((" ", named.text), *line) for line in wrapped(why, named.muted, width - 2)]
         self.first_row = max(0, min(self.first_row, len(lines) - height))
         return lines[self.first_row :]
 
