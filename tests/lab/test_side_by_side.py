@@ -14,7 +14,7 @@ from kvtop.lab.experiment import Experiment
 from kvtop.lab.lane import TrialLane
 from kvtop.lab.pool_picture import CACHED, EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
 from kvtop.lab.presets import IN_REGIONS, PUBLISHED, TWELVE_SLOTS, experiments_preset
-from kvtop.lab.runs import run_one
+from kvtop.lab.runs import run_all, run_one
 from kvtop.lab.side_by_side import SideBySide
 from kvtop.lab.traffic import Traffic
 from kvtop.lab.trial import Trial
@@ -164,3 +164,15 @@ def test_a_what_if_tries_what_one_would_try_first_and_names_it() -> None:
     assert "5 requests" in preset.about and "640 slots" in preset.about
     other = changed(info, {"watermark": 0.1, "block_size": 32, "policy": "reserve-max-model-len"})
     assert [in_words(changes) for changes in usual_tries(other)[1:]] == ["watermark 0%", "16-token blocks", "paged"]
+
+
+@pytest.mark.slow
+def test_the_published_preset_run_to_its_end_has_every_total_of_kvtop_sim() -> None:
+    shown = SideBySide(PUBLISHED.build())
+    while not shown.ended:
+        shown.advance()
+    for lane, outcome in zip(shown.lanes, run_all(combinations({})), strict=True):
+        figures, row = lane.figures(), outcome.figures
+        assert (figures.steps, figures.preemptions) == (row["steps"], row["preemptions"])
+        assert (figures.mean_running, figures.kv_utilization) == (row["mean_running"], row["kv_utilization"])
+    assert shown.step == 18_242

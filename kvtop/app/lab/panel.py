@@ -114,6 +114,7 @@ class LabPanel(FramedDrawing, can_focus=True):
         columns = 2 if width >= TWO_COLUMNS_FROM and len(lanes) > 1 and not by_slot else 1
         rows = -(-len(lanes) // columns)
         column_width = width // columns
+        framed = height // rows >= FRAMED_FROM
         lines: list[Line] = []
         for row in range(rows):
             tall = height // rows + (row < height % rows)
@@ -123,11 +124,11 @@ class LabPanel(FramedDrawing, can_focus=True):
             for column in range(columns):
                 at = row * columns + column
                 wide = column_width if column < columns - 1 else width - column_width * (columns - 1)
-                boxes.append(self._box(lanes, at, scale, wide, tall))
+                boxes.append(self._box(lanes, at, scale, wide, tall, framed))
             lines += [tuple(span for box in boxes for span in box[y]) for y in range(tall)]
         return lines
 
-    def _box(self, lanes: Sequence[Lane], at: int, scale: Scale, width: int, height: int) -> list[Line]:
+    def _box(self, lanes: Sequence[Lane], at: int, scale: Scale, width: int, height: int, framed: bool) -> list[Line]:
         blank = self.blank
         if at >= len(lanes) or height < 2:
             return [fitted((), width, blank)] * height
@@ -135,7 +136,7 @@ class LabPanel(FramedDrawing, can_focus=True):
         ended = lane.ended
         title: list[Span] = [(lane.title, named.good if ended else named.title)]
         note: list[Span] = [("done", named.good)] if ended else [(lane.note, named.muted)] if lane.note else []
-        if height < FRAMED_FROM:
+        if not framed:
             inner = self._drawn[at].lines(lane, scale, width, height - 1)
             return [between(title, note, width, blank), *inner]
         inner = self._drawn[at].lines(lane, scale, width - 2, height - 2)
