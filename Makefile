@@ -5,6 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 BROWSER := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+TMUX_HERE := $(shell command -v tmux)
+NO_TMUX := $(if $(TMUX_HERE),,and not tmux)
+NO_BROWSER := $(if $(BROWSER),,and not browser)
 
 .PHONY: help live learn test test-all bench lint
 
@@ -23,12 +26,14 @@ learn: $(READY)
 	@$(BIN)/kvtop learn $(ARGS)
 
 test: lint
-	$(BIN)/pytest -m "not slow and not browser and not vllm"
+	$(BIN)/pytest -m "not slow and not browser and not vllm $(NO_TMUX)"
+	@$(if $(TMUX_HERE),,echo "the test in a real tmux was left out: there is no tmux (package tmux)")
 	$(BIN)/python tests/wheel_check.py
 
 test-all: lint
-	$(BIN)/pytest -m "(slow or not slow)$(if $(BROWSER),, and not browser)$(if $(VLLM_PYTHON),, and not vllm)"
+	$(BIN)/pytest -m "(slow or not slow) $(NO_BROWSER) $(NO_TMUX) $(if $(VLLM_PYTHON),,and not vllm)"
 	@$(if $(BROWSER),,echo "the tests of pages in a browser were left out: there is no Chromium (package chromium)")
+	@$(if $(TMUX_HERE),,echo "the test in a real tmux was left out: there is no tmux (package tmux)")
 	@$(if $(VLLM_PYTHON),,echo "the tests of a real vLLM were left out: VLLM_PYTHON names no Python that has one")
 	$(BIN)/python tests/wheel_check.py
 
@@ -47,5 +52,5 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,serve,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,serve,web,dev]'
 	@touch $@

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kvtop import __version__
-from kvtop.extra import PACKAGES, missing_words
+from kvtop.extra import extra_of, missing_words
 from kvtop.failure import Failure, WrongUsage
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -32,6 +32,7 @@ COMMANDS = {
     "attach": "watch vLLM and SGLang servers: metrics, KV events, true block tables",
     "model": "pull, list and locate models",
     "replay": "play a recording: pause, step, wind to and fro",
+    "web": "open a dashboard in a browser",
     "export": "make one web page of a recording, that plays it anywhere",
     "events": "print the events of a recording, one a line",
     "doctor": "what this machine can do, and what to fix",
@@ -68,17 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         near = difflib.get_close_matches(chosen.command, COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(COMMANDS)}"
         top.error(f"no command {chosen.command!r}; {hint}")
-    module = importlib.import_module(f"kvtop.commands.{chosen.command}")
-    parser = _Parser(
-        prog=f"kvtop {chosen.command}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--debug", action="store_true", default=chosen.debug, help="show the traceback of a failure")
-    module.configure(parser)
+    parser = parser_of(chosen.command, chosen.debug)
     args = parser.parse_args(chosen.rest)
     try:
-        code: int = module.run(args)
+        code: int = importlib.import_module(f"kvtop.commands.{chosen.command}").run(args)
         sys.stdout.flush()
         return code
     except WrongUsage as error:
@@ -91,6 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:
         return _report(error, args.debug)
+
+
+def parser_of(command: str, debug: bool = False) -> argparse.ArgumentParser:
+    """The parser of a command's flags, with its help."""
+    module = importlib.import_module(f"kvtop.commands.{command}")
+    parser = _Parser(
+        prog=f"kvtop {command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--debug", action="store_true", default=debug, help="show the traceback of a failure")
+    module.configure(parser)
+    return parser
 
 
 def _top_parser() -> argparse.ArgumentParser:
@@ -116,7 +123,7 @@ def _report(error: Exception, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     text = clean_line(" ".join(str(error).split()), limit=1000)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in PACKAGES:
+    if isinstance(error, ModuleNotFoundError) and extra_of(error.name or ""):
         text = missing_words("this", error.name or "")
     elif not isinstance(error, Failure):
         text = f"internal error: {type(error).__name__}: {text}" + ("" if debug else " (--debug shows where)")

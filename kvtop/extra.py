@@ -1,5 +1,4 @@
-"""The packages of the extras ``[engine]`` and ``[serve]``, which a watcher does without, and the line that says that
-they are missing."""
+"""The packages of the extras, which a watcher does without, and the line that says which to install."""
 
 from __future__ import annotations
 
@@ -7,17 +6,26 @@ import importlib.util
 
 from kvtop.failure import Failure
 
-PACKAGES = (
-    *("torch", "transformers", "triton", "gguf", "accelerate", "safetensors", "tokenizers"),
-    *("huggingface_hub", "filelock"),
-)
-"""Import names of ``[engine]``."""
-SERVE_PACKAGES = ("starlette", "uvicorn")
-"""Import names of ``[serve]``."""
+EXTRAS = {
+    "engine": (
+        *("torch", "transformers", "triton", "gguf", "accelerate", "safetensors", "tokenizers"),
+        *("huggingface_hub", "filelock"),
+    ),
+    "engine,serve": ("starlette", "uvicorn"),
+    "web": ("textual_serve", "aiohttp"),
+}
+"""Extra → import names."""
+
+
+def extra_of(module: str) -> str:
+    """The extra that brings ``module``; empty: none does."""
+    package = module.partition(".")[0]
+    return next((extra for extra, packages in EXTRAS.items() if package in packages), "")
 
 
 def require(what: str, *packages: str) -> None:
-    """Raise Failure when one of ``packages`` is not installed; ``what`` begins the sentence. Imports none of them."""
+    """Raise Failure when one of ``packages``, all of one extra, is not installed; ``what`` begins the sentence. Imports
+    none of them."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise Failure(missing_words(what, *missing))
@@ -25,10 +33,10 @@ def require(what: str, *packages: str) -> None:
 
 def require_serve() -> None:
     """Raise Failure when what an HTTP server needs is not installed."""
-    require("serving", *SERVE_PACKAGES)
+    require("serving", *EXTRAS["engine,serve"])
 
 
 def missing_words(what: str, *missing: str) -> str:
     """What to install."""
-    extra = "engine,serve" if missing[0] in SERVE_PACKAGES else "engine"
+    extra = extra_of(missing[0])
     return f"{what} needs {', '.join(missing)}, which is not installed: pip install 'kvtop-live[{extra}]'"

@@ -19,7 +19,7 @@ TRY_IT = """
 import importlib, importlib.resources, importlib.util, sys
 assert importlib.util.find_spec("torch") is None, "torch was installed"
 extra = set("accelerate filelock gguf huggingface_hub safetensors tokenizers torch transformers triton".split())
-extra |= {"starlette", "uvicorn"}
+extra |= {"starlette", "uvicorn", "aiohttp", "textual_serve"}
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)

@@ -6,7 +6,7 @@ lower: panels go from below. The grid always stays. Arithmetic only; ``PanelLayo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
@@ -32,12 +32,12 @@ TWO_COLUMNS_FROM = (100, 20)
 
 
 def arrange(
-    width: int, height: int, extras: Collection[str] = (), tab: Tab = "live", watch: str = ""
+    width: int, height: int, extras: Sequence[str] = (), tab: Tab = "live", watch: str = ""
 ) -> dict[str, Region]:
-    """Panel name → region. ``extras``: panels that were asked for and take the place of others on the live tab:
-    "decision" and "text" that of the pressure chart (both: the text has that of the log), "table" that of the block;
-    where there is but one place it is the log's, and the decision path, which comes by itself, is the one to yield.
-    "lesson" stands before all others; ``watch`` is the panel it points at, which is to be in sight."""
+    """Panel name → region. ``extras``: panels that were asked for and take the place of others on the live tab, the
+    dearest first: "decision" and "text" that of the pressure chart (both: the text has that of the log), "table" that
+    of the block; in one column they have that of the chart and of the log, as far as these have one, else that of the
+    sequences. "lesson" stands before all others; ``watch`` is the panel it points at, which is to be in sight."""
     if height < 5 or width < 10:
         return {PANELS_OF[tab][0]: Region(0, 0, width, height)}
     head = 2 if height >= 10 else 1
@@ -75,13 +75,13 @@ def _two_panels(body: Region, tab: Tab) -> dict[str, Region]:
     return {main: first, other: second}
 
 
-def _corner(extras: Collection[str], watch: str) -> str:
+def _corner(extras: Sequence[str], watch: str) -> str:
     if watch == "pressure":
         return watch
     return next((name for name in ("decision", "text") if name in extras), "pressure")
 
 
-def _two_columns(body: Region, extras: Collection[str], watch: str) -> dict[str, Region]:
+def _two_columns(body: Region, extras: Sequence[str], watch: str) -> dict[str, Region]:
     right_width = max(46, min(92, round(body.width * 0.42)))
     low = max(6, min(14, round(body.height * 0.27)))
     corner = _corner(extras, watch)
@@ -99,7 +99,7 @@ def _two_columns(body: Region, extras: Collection[str], watch: str) -> dict[str,
     return regions
 
 
-def _one_column(body: Region, extras: Collection[str]) -> dict[str, Region]:
+def _one_column(body: Region, extras: Sequence[str]) -> dict[str, Region]:
     heights = {"sequences": 0, "log": 0, "pressure": 0}
     if body.height >= 12:
         heights["sequences"] = max(5, body.height * 3 // 10)
@@ -107,8 +107,10 @@ def _one_column(body: Region, extras: Collection[str]) -> dict[str, Region]:
         heights["log"] = max(5, body.height // 5)
     if body.height >= 34:
         heights["pressure"] = 8
-    asked = [name for name in ("text", "table", "decision") if name in extras]
-    names = dict(zip([place for place in ("pressure", "log") if heights[place]], asked, strict=False))
+    places = [place for place in ("pressure", "log") if heights[place]]
+    if not places:  # the table of sequences yields to what is told of one of them
+        places, extras = ["sequences"], [name for name in extras if name in ("text", "table")]
+    names = dict(zip(places, extras, strict=False))
     regions = {"grid": Region(0, body.y, body.width, body.height - sum(heights.values()))}
     y = regions["grid"].bottom
     for name, height in heights.items():
@@ -124,7 +126,7 @@ class PanelLayout(Layout):
     name = "panels"
 
     def __init__(self) -> None:
-        self.extras: frozenset[str] = frozenset()
+        self.extras: tuple[str, ...] = ()
         self.tab: Tab = "live"
         self.watch = ""
 

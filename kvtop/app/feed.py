@@ -35,9 +35,12 @@ _SILENT_STATES = ("idle", "paused", "failed", "stopped", "loading")
 class Rewinds(Protocol):
     """A source that can itself go back (a recording)."""
 
-    last_step: int
+    @property
+    def steps(self) -> tuple[int, int]: ...
 
     def back(self, steps: int = 1) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
 
 
 @runtime_checkable
@@ -214,9 +217,10 @@ class Feed:
         """Show a step earlier; with ``until`` the last one before in which an event of that type happened. False, and
         nothing changes, when nothing that early is recorded. Raises RecordingError for a damaged recording."""
         if isinstance(self.source, Rewinds):
+            self.send(Pause())
             self.source.back()
             return True
-        past = self._past or self._past_here()
+        past = self._past or self._past_at(self.view.step)
         if past is None or past.at_start:
             return False
         past.back(until)
@@ -235,11 +239,29 @@ class Feed:
             else:
                 self._frozen = self._past.view()
 
-    def _past_here(self) -> Past | None:
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step that can be gone to. A running engine is recorded up to a second ago."""
+        if isinstance(self.source, Rewinds):
+            return self.source.steps
+        timeline = self._history.timeline() if self._history is not None else None
+        return timeline.steps if timeline is not None and len(timeline) else (self.live.step, self.live.step)
+
+    def go_to(self, step: int) -> None:
+        """Show the end of a step that is within ``steps``. Raises RecordingError for a damaged recording."""
+        if isinstance(self.source, Rewinds):
+            self.send(Pause())
+            self.source.seek_step(step)
+        elif step >= self.live.step:
+            self.thaw()
+        elif (past := self._past_at(step)) is not None:
+            self._past, self._frozen = past, past.view()
+
+    def _past_at(self, step: int) -> Past | None:
         timeline = self._history.timeline() if self._history is not None else None
         if timeline is None or not len(timeline):
             return None
-        return Past(timeline, self.view.step, timeline.last_session_first if self.past_is_own else timeline.first)
+        return Past(timeline, step, timeline.last_session_first if self.past_is_own else timeline.first)
 
     def begin_again(self) -> None:
         """The source starts a new engine: its batches count from the start again."""

@@ -2,12 +2,13 @@
 
 Textual routes a key to the widget that has the focus when the key arrives, and acts on it later; of keys that come in
 one write, those behind a Tab would go to the field before it. So a key waits here until the one before has passed its
-widget and everything above it twice: once itself, once the messages it gave rise to. Nothing waits on anything else.
+widget and everything above it twice: once itself, once the messages it gave rise to. A widget may go before it has
+handed the turn on (Textual drops what such a one had to do), or take long; so a clock hands it on too.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -28,40 +29,48 @@ class KeyOrder:
         self._deliver = deliver
         self._waiting: deque[Event] = deque()
         self._turn = 0
-        """Counts deliveries; one that was given up on must not start the next when it ends after all."""
-        self._busy = False
-        self._since_s = 0.0
+        """Counts turns; a key that was given up on must not start the next when it ends after all."""
+        self._clock: asyncio.TimerHandle | None = None
+        """Ends the turn that is on, when nothing else does; None: it is nobody's turn."""
         self._met: Screen[object] | None = None
         """The screen that is known to be ready for keys."""
+
+    @property
+    def busy(self) -> bool:
+        """A key is on its way, or more are waiting."""
+        return self._clock is not None
 
     async def take(self, event: Event) -> None:
         """Deliver ``event`` when its turn comes."""
         self._waiting.append(event)
-        if not self._busy or time.monotonic() - self._since_s > LONGEST_WAIT_S:
+        if not self.busy:
             await self._next(self._turn)
 
     async def _next(self, turn: int) -> None:
         if turn != self._turn:
             return
         self._turn += 1
-        self._busy, self._since_s = bool(self._waiting), time.monotonic()
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
         if not self._waiting:
             return
+        self._clock = asyncio.get_running_loop().call_later(
+            LONGEST_WAIT_S, self._app.call_later, self._next, self._turn
+        )
         screen = self._app.screen
         if screen is not self._met:  # it composes itself and sets its focus first
             self._met = screen
-            self._after([screen, self._app])
+            self._pass([screen, self._app], self._turn)
             return
         target = self._app.focused or screen
         way = [*target.ancestors_with_self]
+        turn = self._turn
         await self._deliver(self._waiting.popleft())
-        self._after([*way, *way])
-
-    def _after(self, way: list[MessagePump]) -> None:
-        """Go on when every pump of ``way`` has done what it has before it, in that order."""
-        self._pass(way, self._turn)
+        self._pass([*way, *way], turn)
 
     def _pass(self, way: list[MessagePump], turn: int) -> None:
+        """Go on when every pump of ``way`` has done what it has before it, in that order."""
         for at, pump in enumerate(way[:-1]):
             if pump.call_later(self._pass, way[at + 1 :], turn):
                 return  # one that closes takes no more calls

@@ -58,10 +58,10 @@ class Scene:
     """Shows sequences whose name, state or prompt holds this text."""
     all_events: bool = False
     """The log shows every event, and not only those in which something was decided."""
-    decision: bool | None = None
-    """The decision path is wanted; None: while the engine is paused."""
-    extras: frozenset[str] = frozenset()
-    """Panels that were asked for: the selected sequence's block "table", its "text"."""
+    decision: bool = True
+    """While a step stands the decision path shows itself."""
+    extras: tuple[str, ...] = ()
+    """Panels that were asked for, the latest first: the selected sequence's block "table", its "text", "decision"."""
     predict: bool = False
     """A step's outcome stays hidden until somebody asks for it, so that a class can answer first."""
     until: str = "preempted"

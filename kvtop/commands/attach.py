@@ -34,6 +34,7 @@ from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
 from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
 from kvtop.commands.record_output import add_record_flags, say_recorded
+from kvtop.commands.screen import has_screen
 from kvtop.failure import Failure, WrongUsage
 from kvtop.settings import SETTINGS, Settings
 from kvtop.sources.file_sink import FileSink
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _watch(args: argparse.Namespace, fleet: Fleet, conditions: list[Condition], slo: Slo, settings: Settings) -> int:
-    screen = not (args.once or args.json or args.fail_if) and sys.stdin.isatty() and sys.stdout.isatty()
+    screen = not (args.once or args.json or args.fail_if) and has_screen()
     if screen:
         from kvtop.app.from_settings import shell_settings
         from kvtop.app.watch.run import run_watch

@@ -24,6 +24,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
+from kvtop.commands.screen import require_screen
 from kvtop.extra import require
 from kvtop.failure import Failure, WrongUsage
 from kvtop.lessons.course import Syllabus
@@ -67,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
         require("kvtop learn without --sim", "torch", "transformers")
         kind_of_model(settings["model"])
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("kvtop learn draws on a terminal, and there is none here; --list prints the lessons")
+    require_screen("kvtop learn", "--list prints the lessons")
     return _play(args, settings, library, progress, first)
 
 

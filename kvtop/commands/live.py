@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,13 +34,14 @@ from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_e
 from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
 from kvtop.commands.pool_output import say_pool
 from kvtop.commands.record_output import add_record_flags, recording_of
+from kvtop.commands.screen import require_screen
 from kvtop.commands.serve_flags import exposure
 from kvtop.commands.vllm_flags import add_vllm_flags, check_vllm_flags, vllm_plan
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
 from kvtop.engine.requests import Request
 from kvtop.engine.workload import read_workload
 from kvtop.extra import require
-from kvtop.failure import Failure, WrongUsage
+from kvtop.failure import WrongUsage
 from kvtop.parsing import integer
 from kvtop.settings import SETTINGS, Settings
 
@@ -84,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
         kind_of_model(settings["model"])
     if wants_frame(args):
         return _print_one_frame(args, settings, traffic)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("kvtop live draws on a terminal, and there is none here; --once prints one frame without")
+    require_screen("kvtop live")
     return _show(args, settings, traffic)
 
 

@@ -12,7 +12,6 @@ cut.
 from __future__ import annotations
 
 import argparse
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING
 from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from, typed
 from kvtop.commands.frame_output import add_frame_flags, print_frame, wants_frame
 from kvtop.commands.record_output import say_cut
-from kvtop.failure import Failure, WrongUsage
+from kvtop.commands.screen import require_screen
+from kvtop.failure import WrongUsage
 from kvtop.parsing import integer
 from kvtop.settings import SETTINGS
 
@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
             say_warnings(settings)
             _print_moment(recording, args.step, as_json=args.json)
             return 0
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise Failure("kvtop replay draws on a terminal, and there is none here; --once prints one frame without")
+        require_screen("kvtop replay")
 
         from kvtop.app.from_settings import app_settings
         from kvtop.app.run import run_app

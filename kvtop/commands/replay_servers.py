@@ -11,7 +11,8 @@ from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
 from kvtop.commands.engine_flags import say_warnings
 from kvtop.commands.frame_output import wants_frame
-from kvtop.failure import Failure, WrongUsage
+from kvtop.commands.screen import require_screen
+from kvtop.failure import WrongUsage
 from kvtop.settings import Settings
 from kvtop.view.clean import clean_line
 from kvtop.view.fleet import fleet_rows, fleet_total
@@ -32,8 +33,7 @@ def replay_servers(args: argparse.Namespace, settings: Settings) -> int:
         _print_end(fleet, as_json=args.json)
         fleet.close()
         return 0
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("kvtop replay draws on a terminal, and there is none here; --once prints one frame without")
+    require_screen("kvtop replay")
 
     from kvtop.app.from_settings import shell_settings
     from kvtop.app.watch.run import run_watch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from kvtop.failure import Failure, WrongUsage
+from kvtop.commands.screen import require_screen
+from kvtop.failure import WrongUsage
 from kvtop.lab.experiment import Experiment
 from kvtop.lab.presets import MOST_LANES, PRESETS, Preset, experiments_preset
 
@@ -34,8 +34,7 @@ def show(presets: Sequence[Preset]) -> int:
     Raises:
         Failure: there is no terminal.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("kvtop sim --live draws on a terminal, and there is none here; without --live it prints a table")
+    require_screen("kvtop sim --live", "without --live it prints a table")
     from kvtop.app.from_settings import shell_settings
     from kvtop.app.lab.desk import LabDesk
     from kvtop.app.lab.screen import LabApp

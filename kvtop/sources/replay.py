@@ -92,9 +92,9 @@ class ReplaySource:
         self._messages.append(Reply(ticket=command.ticket, error=error))
 
     @property
-    def last_step(self) -> int:
-        """The last step there is."""
-        return self.timeline.steps[1]
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step there is."""
+        return self.timeline.steps
 
     # --- moving ------------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,8 @@ def _shared(event: e.Shared, view: PoolView) -> str:
 
 
 def _hit(event: e.Hit, view: PoolView) -> str:
-    again = " after preemption" if event.resumed else ""
+    sequence = view.sequences.get(event.seq)  # also a fork that had to wait looks its tokens up a second time
+    again = " after preemption" if event.resumed and sequence is not None and sequence.preemptions else ""
     found = count(blocks_in(event.runs), "block")
     return f"hit {who(view, event.seq)}  {found}, {event.tokens:,} of {event.queried:,} tokens were cached{again}"
 

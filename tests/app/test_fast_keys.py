@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from kvtop.app import key_order
 from kvtop.app.app import KvtopApp
 from kvtop.engine import control
 from tests.app.feed import SteppedSource, story
@@ -22,7 +26,7 @@ def source() -> SteppedSource:
 async def until_done(app: KvtopApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
     for _ in range(100):
-        if not app._key_order._busy:
+        if not app._key_order.busy:
             break
         await pilot.pause(0.05)
     await pilot.pause()
@@ -69,3 +73,39 @@ async def test_a_paste_in_a_burst_goes_to_the_field_that_the_key_before_it_opene
         app.post_message(events.Paste("page table"))
         await until_done(app, pilot)
         assert app.live.form_values["prompt"] == "page table"
+
+
+async def test_a_widget_that_never_hands_the_turn_on_holds_the_keys_up_for_a_moment_only(
+    source: SteppedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual drops what a widget had still to do when it goes; then nothing but the clock starts the next key."""
+    monkeypatch.setattr(key_order, "LONGEST_WAIT_S", 0.2)
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("tab")
+        kept = app.live.sequences.call_later
+
+        def drop_turns(callback: Callable[..., object], *given: object) -> bool:
+            return getattr(callback, "__name__", "") == "_pass" or kept(callback, *given)
+
+        monkeypatch.setattr(app.live.sequences, "call_later", drop_turns)
+        for key in ("down", "space", "t"):
+            app.post_message(events.Key(key, None))
+        await until_done(app, pilot)
+        assert isinstance(source.sent[-1], control.Pause) and "theme" in text(app)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_burst_of_keys_needs_the_clock_to_go_on(
+    source: SteppedSource, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Dialogs that open and close under the keys, tabs, focus: every turn is handed on by what the key did."""
+    monkeypatch.setattr(key_order, "LONGEST_WAIT_S", 1_000.0)
+    draw = random.Random(seed)
+    keys = ["i", "escape", "enter", "tab", "shift+tab", "down", "up", "t", "B", "e", "g", "w", "O", "question_mark",
+            "2", "3", "5", "1", "s", "b", "d", "slash", "a", "n", "space", "comma", "f2", "x", "o", "z"]  # fmt: skip
+    async with on_stage(source) as (app, pilot):
+        for _ in range(3):
+            for key in draw.choices(keys, k=25):
+                app.post_message(events.Key(key, key if len(key) == 1 else None))
+            await until_done(app, pilot)
+            assert not app._key_order.busy

@@ -66,3 +66,27 @@ async def test_where_nothing_is_recorded_it_says_so() -> None:
         await pilot.press("comma")
         await pilot.pause(0.3)
         assert app.scene.view is app.feed.live and "nothing before this step" in text(app)
+
+
+async def test_g_goes_to_any_recorded_step_and_the_last_one_is_the_present() -> None:
+    source = paused_at(40)
+    async with on_stage(source, settings=AppSettings(history=source.history)) as (app, pilot):
+        await pilot.press("space", "g")
+        await pilot.pause()
+        assert "steps 0 to 40 can be shown" in text(app)
+        sent = len(source.sent)
+        await pilot.press(*"17", "enter")
+        await settle(app, pilot)
+        assert app.scene.view.step == 17 and "view at step 17 of 40" in text(app)
+        assert len(source.sent) == sent
+        await pilot.press("comma")
+        assert app.scene.view.step == 16
+        await pilot.press("g", *"40", "enter")
+        assert app.scene.view is app.feed.live
+
+
+async def test_a_step_that_is_no_number_is_refused_in_the_dialog() -> None:
+    async with on_stage(paused_at(5)) as (app, pilot):
+        await pilot.press("g", *"soon", "enter")
+        await pilot.pause()
+        assert "'soon' is not a step's number" in text(app) and "steps 5 to 5 can be shown" in text(app)

@@ -82,3 +82,24 @@ async def test_what_would_change_the_engine_is_refused_with_a_word(source: Repla
         await pilot.press("a", "enter")
         await settle(app, pilot)
         assert "this is a recording" in text(app)
+
+
+async def test_g_goes_to_a_step_and_stands_there_and_says_what_there_is(source: ReplaySource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("space")
+        await settle(app, pilot)
+        await pilot.press("g", *"121")
+        await pilot.pause()
+        assert "step 121 is not among 1 to 120" in text(app) and "steps 1 to 120 can be shown" in text(app)
+        await pilot.press("enter")
+        assert "go to a step" in text(app)
+        await pilot.press(*["backspace"] * 3, *"17", "enter")
+        await settle(app, pilot)
+        assert "paused" in top(app) and "step 17 of 120" in top(app) and app.feed.live.step == 17
+
+
+async def test_stepping_back_stops_a_recording_that_plays(source: ReplaySource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("space", "comma")
+        await settle(app, pilot)
+        assert "paused" in top(app) and "step 59 of 120" in top(app)

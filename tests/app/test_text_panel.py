@@ -61,3 +61,38 @@ async def test_tokens_whose_text_is_told_elsewhere_are_not_taken_for_an_answer_a
         await settle(app, pilot)
         shown = " ".join(text(app).replace("│", " ").split())
         assert row.generated >= 8 and f"{row.generated} tokens came without their text" in shown
+
+
+@pytest.mark.parametrize(("size", "places"), [((80, 24), 1), ((60, 20), 1), ((80, 44), 2), ((120, 36), 2)])
+async def test_what_is_asked_for_last_is_seen_and_takes_the_place_of_the_others(
+    source: SteppedSource, size: tuple[int, int], places: int
+) -> None:
+    async with on_stage(source, size) as (app, pilot):
+        await pilot.press("space", "tab", "down", "s")
+        await settle(app, pilot)
+        assert app.live.in_sight("text")
+        await pilot.press("b")
+        await settle(app, pilot)
+        assert app.live.in_sight("table") and app.live.in_sight("text") == (places > 1)
+        if size != (60, 20):
+            await pilot.press("b")
+            if not app.live.in_sight("decision"):
+                await pilot.press("d")
+            assert app.live.in_sight("decision") and app.live.in_sight("text") == (places > 1)
+            await pilot.press("d")
+            await settle(app, pilot)
+            assert not app.live.in_sight("decision") and app.live.in_sight("text")
+
+
+async def test_where_there_is_no_room_for_the_decision_path_it_says_so(source: SteppedSource) -> None:
+    async with on_stage(source, (60, 20)) as (app, pilot):
+        await pilot.press("d")
+        await pilot.pause(0.3)
+        assert "there is no room for it" in " ".join(text(app).split())
+
+
+async def test_s_on_another_tab_leads_to_the_text_of_what_is_chosen_there(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("2", "down", "s")
+        await settle(app, pilot)
+        assert app.scene.tab == "live" and "text of" in text(app)

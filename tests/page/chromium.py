@@ -1,5 +1,5 @@
-"""Headless Chromium for tests of pages: opened, driven by keys and script, asked what it did. Over a pair of pipes, the
-way the browser's own protocol offers it; nothing listens on a port, and the browser gets no network."""
+"""Headless Chromium for tests of pages: opened, driven by keys and script, asked what it did. Over a pair of pipes,
+as the browser's own protocol offers it; nothing listens on a port, and the browser reaches this machine alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 30.0
 SWITCHES = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-extensions"),
     *("--no-first-run", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe"),
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
 

@@ -25,8 +25,15 @@ def to_first_block(live: LiveScreen) -> None:
 
 
 def toggle_panel(live: LiveScreen, panel: str) -> None:
-    live.scene.extras ^= {panel}
+    """Take it away when it is in sight; else open it, before what else was asked for. It belongs to the live tab."""
+    if live.scene.tab != "live":
+        live.show_tab("live")
+    others = tuple(name for name in live.scene.extras if name != panel)
+    opens = not live.in_sight(panel)
+    live.scene.extras = (panel, *others) if opens else others
     live.redraw()
+    if opens and not live.in_sight(panel):
+        live.say("there is no room for it on a screen this low", "warning")
 
 
 def sort(live: LiveScreen) -> None:

@@ -13,6 +13,7 @@ from kvtop.app.actions.action import Action
 from kvtop.app.breakpoints import Breakpoint, FreeBelow, Preemption, Written
 from kvtop.app.lab.desk import LabDesk
 from kvtop.app.screens.choose import Choose
+from kvtop.app.screens.go_to import GoTo
 from kvtop.engine import control
 from kvtop.sources.frames import RecordingError
 
@@ -151,6 +152,22 @@ def _go_back(live: LiveScreen, until: str) -> None:
     live.redraw()
 
 
+def go_to_step(live: LiveScreen) -> None:
+    feed = live.scene.feed
+
+    def go(step: int) -> None:
+        try:
+            feed.go_to(step)
+        except RecordingError as error:
+            live.say(str(error), "error")
+        live.redraw()
+
+    if feed.live.info is None:
+        live.say("there is no step yet", "warning")
+    else:
+        live.app.push_screen(GoTo(feed, go))
+
+
 STEPPING: tuple[Action[LiveScreen], ...] = (
     Action("pause", "space", "Pause the engine between two steps; again: run on.", "stepping",
            _in_lab(LabDesk.toggle, pause), footer=1),
@@ -163,6 +180,7 @@ STEPPING: tuple[Action[LiveScreen], ...] = (
            _in_lab(LabDesk.step_back, step_back), label="back"),
     Action("event_back", "less_than_sign", "Back to the event before, of the kind e chose.", "stepping",
            _in_lab(LabDesk.back_to_preemption, event_back)),
+    Action("go_to_step", "g", "Show a step by its number; the engine stays.", "stepping", go_to_step),
     Action("breakpoint", "B", "Pause when blocks run short, a sequence is preempted, a block is written.", "stepping",
            toggle_breakpoint),
     Action("predict", "P", "Hide what a step decided: a class answers first.", "stepping", predict),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvtop.app.actions.action import Action
+from kvtop.app.actions.sequences import toggle_panel
 from kvtop.app.screens.choose import Choose
 from kvtop.app.screens.help import Help
 from kvtop.app.screens.words import Words
@@ -36,10 +37,8 @@ def theme(live: LiveScreen) -> None:
 
 
 def decision(live: LiveScreen) -> None:
-    scene = live.scene
-    shown = scene.stands if scene.decision is None else scene.decision
-    scene.decision = not shown
-    live.redraw()
+    live.scene.decision = not live.in_sight("decision")
+    toggle_panel(live, "decision")
 
 
 def help_screen(live: LiveScreen) -> None:

@@ -42,6 +42,9 @@ class FieldForm(Dialog[ScreenResultType]):
         Binding("up", "app.focus_previous", "previous", show=False),
     ]
 
+    SENDS = "send"
+    """What enter does, in a word."""
+
     def __init__(self, title: str, keys: str, fields: Iterable[Field], values: dict[str, str]) -> None:
         super().__init__()
         self._title = title
@@ -52,7 +55,8 @@ class FieldForm(Dialog[ScreenResultType]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
             box.border_title = Content(self._title)
-            box.border_subtitle = Content(f"enter send · ↹ next field · {self._keys}esc back")
+            more = "↹ next field · " if len(self._fields) > 1 else ""
+            box.border_subtitle = Content(f"enter {self.SENDS} · {more}{self._keys}esc back")
             with Grid():
                 for field in self._fields:
                     yield Static(field.label, classes="label", markup=False)

@@ -146,13 +146,18 @@ class LiveScreen(Screen[None]):
         """Bring every panel in sight up to date."""
         scene = self.scene
         watch = panel_for(scene.watch)
-        wanted = scene.stands if scene.decision is None else scene.decision
-        extras = scene.extras | ({"decision"} if wanted or watch == "decision" else set())
-        self._panels.show(scene.tab, extras | ({"lesson"} if scene.course is not None else set()), watch)
+        comes = watch == "decision" or (scene.stands and scene.decision)
+        by_itself = ("decision",) if comes and "decision" not in scene.extras else ()
+        lesson = ("lesson",) if scene.course is not None else ()
+        self._panels.show(scene.tab, (*lesson, *scene.extras, *by_itself), watch)
         in_sight = self._panels.in_sight()
         for panel in self._panels.query_children(Drawing):
             if panel.id in in_sight:
                 panel.redraw()
+
+    def in_sight(self, panel: str) -> bool:
+        """Whether a panel has a place on the screen now."""
+        return panel in self._panels.in_sight()
 
     def look_again(self, palette: Palette) -> None:
         """Everything looks different now."""
@@ -187,7 +192,7 @@ class LiveScreen(Screen[None]):
         """Nothing that was pointed at is there any more: another engine takes this one's place."""
         scene = self.scene
         scene.selected = scene.cursor = scene.zoom = None
-        scene.filter, scene.extras, scene.request = "", frozenset(), ""
+        scene.filter, scene.extras, scene.request = "", (), ""
         self.show_tab("live")
 
     def back_out(self) -> None:
@@ -200,7 +205,7 @@ class LiveScreen(Screen[None]):
         elif scene.tab != "live":
             self.show_tab("live")
         elif scene.extras:
-            scene.extras = frozenset()
+            scene.extras = ()
         elif scene.filter:
             scene.filter = ""
         elif scene.selected is not None:

@@ -70,7 +70,7 @@ class Headline(Painted):
         step = f"{view.step:,}" if view.info is not None else UNKNOWN
         spans: list[Span] = []
         if isinstance(feed.source, Rewinds):
-            step = f"{step} of {feed.source.last_step:,}"
+            step = f"{step} of {feed.source.steps[1]:,}"
             spans.append(("recording  ", named.accent))
         if feed.in_past:
             step = f"{view.step:,} of {feed.live.step:,}"

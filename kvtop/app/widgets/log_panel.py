@@ -24,7 +24,7 @@ from kvtop.view.words import who
 
 INDENT = 9
 """How far in the second line of an event begins."""
-_ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage)
+_ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage, e.Requeued)
 """Events that follow from others or happen all the time; left out unless all are asked for."""
 
 

@@ -19,12 +19,13 @@ class Panels(Widget):
     def layout(self) -> Layout:
         return self._panels
 
-    def show(self, tab: Tab, extras: frozenset[str], watch: str = "") -> None:
+    def show(self, tab: Tab, extras: tuple[str, ...], watch: str = "") -> None:
         """Give a place to the panels of a tab, to those that were asked for, and to the one a lesson points at."""
         panels = self._panels
         if (tab, extras, watch) != (panels.tab, panels.extras, panels.watch):
             panels.tab, panels.extras, panels.watch = tab, extras, watch
-            self.children[0].refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
+            for child in self.children[:1]:  # none yet: it will be arranged when they come
+                child.refresh(layout=True)  # a parent keeps its arrangement until a child asks for a new one
 
     def in_sight(self) -> list[str]:
         """Ids of the panels that have a place at this size, in the order of the keys."""
