@@ -165,11 +165,11 @@ def test_config_prints_a_table_with_warnings_on_stderr(tmp_path: Path) -> None:
 
 def test_config_shows_keys_and_says_what_is_wrong_with_one(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    file.write_text('[keys]\npause = ["f5", "."]\nstep = "g"\npouse = "x"\nabort = "f99"\n')
+    file.write_text('[keys]\npause = ["f5", "."]\nstep = "G"\npouse = "x"\nabort = "f99"\n')
     done = run_python("-m", "kvtop", "config", KVTOP_CONFIG=str(file), COLUMNS="200")
     assert done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("keys.")]
-    assert rows == [["keys.pause", "f5,", "full_stop", "config", "file"], ["keys.step", "g", "config", "file"]]
+    assert rows == [["keys.pause", "f5,", "full_stop", "config", "file"], ["keys.step", "G", "config", "file"]]
     assert f"{file}: keys.pouse: there is no action of that name; did you mean pause" in done.stderr
     assert f"{file}: keys.abort: there is no key 'f99', expected a character or a name like f5" in done.stderr
     listed = run_python("-m", "kvtop", "config", "--keys", "--json", KVTOP_CONFIG=str(file))

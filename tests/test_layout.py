@@ -1,6 +1,7 @@
 """The layout holds: imports run one way, and what must not be a package is none."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,10 +69,20 @@ def test_only_the_app_imports_textual() -> None:
     outside = [
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "kvtop").rglob("*.py")
-        if "import textual" in path.read_text() or "from textual" in path.read_text()
+        if re.search(r"^\s*(?:import|from) textual\b", path.read_text(), re.MULTILINE)
     ]
     assert outside
     assert all(path.startswith("kvtop/app/") for path in outside), outside
+
+
+def test_only_the_server_of_pages_imports_what_a_page_needs() -> None:
+    outside = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "kvtop").rglob("*.py")
+        if re.search(r"^\s*(?:import|from) (?:textual_serve|aiohttp)\b", path.read_text(), re.MULTILINE)
+    ]
+    assert outside
+    assert all(path.startswith("kvtop/web/") for path in outside), outside
 
 
 def test_only_the_server_imports_what_serving_needs() -> None:

@@ -111,6 +111,9 @@ def _one_column(body: Region, extras: Sequence[str]) -> dict[str, Region]:
     if not places:  # the table of sequences yields to what is told of one of them
         places, extras = ["sequences"], [name for name in extras if name in ("text", "table")]
     names = dict(zip(places, extras, strict=False))
+    for place, name in names.items():
+        if name == "decision":  # a path of four turns, from the question to what was done
+            heights[place] = max(heights[place], min(9, body.height * 2 // 5))
     regions = {"grid": Region(0, body.y, body.width, body.height - sum(heights.values()))}
     y = regions["grid"].bottom
     for name, height in heights.items():

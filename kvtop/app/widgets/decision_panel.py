@@ -59,7 +59,9 @@ class DecisionPanel(Framed):
         lines: list[Line] = []
         for depth, turn in enumerate(turns):
             lines += self._turn(turn, depth, width)
-        return lines if len(lines) <= height else [*lines[: height - 1], lines[-1]]
+        if len(lines) <= height:
+            return lines
+        return [*lines[: max(1, height - 2)], ((" …", named.muted),), lines[-1]][:height]
 
     def _turn(self, turn: Turn, depth: int, width: int) -> list[Line]:
         named = self.scene.palette.named
