@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ CHECKS = (
 
 
 @pytest.mark.slow
-def test_no_call_that_a_fuzzer_makes_of_the_description_is_answered_otherwise_than_described() -> None:
+def test_no_call_that_a_fuzzer_makes_of_the_description_is_answered_otherwise_than_described(tmp_path: Path) -> None:
     with Served((sys.executable, ODD_ENGINE, "quick"), num_blocks=64, max_model_len=256) as served:
         flags = ("--max-time", SECONDS, "--request-timeout", "30", "--phases", "examples,coverage,fuzzing")
         done = subprocess.run(
@@ -29,6 +30,7 @@ def test_no_call_that_a_fuzzer_makes_of_the_description_is_answered_otherwise_th
             ],
             capture_output=True,
             text=True,
+            cwd=tmp_path,  # it leaves files where it runs
         )
         print(done.stdout[-6000:])
         assert done.returncode == 0, done.stdout[-6000:]
