@@ -18,6 +18,8 @@ class Quantile:
 
     value: float
     beyond: bool = False
+    under: float | None = None
+    """It lies in the first bucket, so it may be anything below this; ``value`` is then a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Histogram:
         before = self.cumulative[index - 1] if index else 0.0
         inside = self.cumulative[index] - before
         part = (rank - before) / inside if inside else 1.0
-        return Quantile(lower + (self.bounds[index] - lower) * part)
+        under = self.bounds[0] if index == 0 and self.bounds[0] > 0 else None
+        return Quantile(lower + (self.bounds[index] - lower) * part, under=under)
 
     def share_within(self, limit: float) -> float | None:
         """Share of values at most ``limit``; None when there are none, or when the buckets end before ``limit``."""

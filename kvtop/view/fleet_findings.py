@@ -17,6 +17,8 @@ FULL = 0.95
 HALF_EMPTY = 0.5
 STEADY_PREEMPTIONS_PER_MIN = 1.0
 SPREAD = 0.3
+FEW_RUNNING = 4
+"""With fewer running now, their number says nothing of how many fit."""
 
 
 Keyed = tuple[str, Case]
@@ -64,7 +66,7 @@ def preempts(row: FleetRow) -> Keyed | None:
         "problem",
         f"{where(row)} preempts steadily: admission exceeds memory",
         f"{rate:.1f} preemptions/min over {duration(row.span_s)}{running}{usage} ({PREEMPTIONS_LAG})",
-        f"{advice} to about {lower:,}" if row.running else advice,
+        f"{advice} to about {lower:,}" if row.running and row.running >= FEW_RUNNING else advice,
     )
 
 

@@ -16,9 +16,12 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def time(quantile: Quantile | None) -> str:
-    """A latency, short enough for a column: ``340ms``, ``2.1s``, ``>60s`` where the server's buckets end."""
+    """A latency, short enough for a column: ``340ms``, ``2.1s``; ``>60s`` beyond the server's buckets, ``<300ms`` in
+    the first of them, where nothing more is known."""
     if quantile is None:
         return UNKNOWN
+    if quantile.under is not None:
+        return f"<{seconds(quantile.under)}"
     return f">{seconds(quantile.value)}" if quantile.beyond else seconds(quantile.value)
 
 

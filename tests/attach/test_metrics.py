@@ -15,6 +15,7 @@ from kvtop.attach.histogram import Histogram, Quantile, merged
 from kvtop.attach.scraper import Scraper
 from kvtop.attach.server import Scrape, ServerWatch
 from kvtop.attach.targets import TargetError, distinct, parse_target, read_targets
+from kvtop.view import fleet_words as words
 from kvtop.view.fleet import PREEMPTIONS_LAG, FleetRow, fleet_rows, fleet_total, imbalance
 from kvtop.view.fleet_findings import fleet_findings
 from tests.attach.fake_server import fake_http
@@ -315,9 +316,9 @@ def test_what_a_recording_tells_at_its_end_is_what_the_server_counted() -> None:
 INF = math.inf
 
 
-def near(value: float) -> Any:
+def near(value: float, under: float | None = None) -> Any:
     """A quantile within a bucket, of about this value."""
-    return Quantile(pytest.approx(value))  # type: ignore[arg-type]
+    return Quantile(pytest.approx(value), under=under)  # type: ignore[arg-type]
 
 
 def test_a_quantile_of_two_ranks_is_that_of_their_added_buckets() -> None:
@@ -325,7 +326,7 @@ def test_a_quantile_of_two_ranks_is_that_of_their_added_buckets() -> None:
     slow = Histogram((0.1, 1.0, INF), (0, 10, 10), 8.0)
     together = merged([fast, slow])
     assert together is not None and together.count == 100
-    assert together.quantile(0.5) == near(0.1 * 50 / 90)
+    assert together.quantile(0.5) == near(0.1 * 50 / 90, under=0.1)
     assert together.quantile(0.95) == near(0.1 + 0.9 * 0.5)
 
 
@@ -337,6 +338,11 @@ def test_different_buckets_are_merged_where_they_agree() -> None:
 def test_a_quantile_beyond_the_last_bucket_says_more_than() -> None:
     assert Histogram((1, INF), (1, 10), 99).quantile(0.9) == Quantile(1, beyond=True)
     assert Histogram((1, INF), (0, 0), 0).quantile(0.9) is None
+
+
+def test_a_quantile_in_the_first_bucket_says_less_than() -> None:
+    told = Histogram((0.3, 1, INF), (9, 10, 10), 0.1)
+    assert (words.time(told.quantile(0.5)), words.time(told.quantile(0.95))) == ("<300ms", "650ms")
 
 
 def test_the_share_within_a_limit_is_interpolated_and_unknown_beyond_the_buckets() -> None:

@@ -12,7 +12,11 @@ from kvtop.view.server_advice import WANTED_SHARE
 from kvtop.view.server_facts import PHASES, LatencyFacts, latencies
 from kvtop.view.words import UNKNOWN, duration
 
-_WIDTHS = (13, 7, 7, 7, 7, 7)
+PHASE = 13
+FIGURE = 7
+"""Widths of the columns."""
+ALL_COLUMNS_FROM = 64
+"""Narrower, the mean goes."""
 
 
 class LatencyPanel(FramedDrawing, can_focus=True):
@@ -28,25 +32,25 @@ class LatencyPanel(FramedDrawing, can_focus=True):
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         named = self.scene.palette.named
-        titles = ("phase", "p50", "p90", "p99", "mean", "count")
-        heading = "".join(
-            f" {title:<{cells - 1}}" if title == "phase" else f"{title:>{cells}}"
-            for title, cells in zip(titles, _WIDTHS, strict=True)
-        )
+        wide = width >= ALL_COLUMNS_FROM
+        titles = ("phase", "p50", "p90", "p99", *(("mean",) if wide else ()), "count")
+        heading = "".join(f" {title:<{PHASE - 1}}" if title == "phase" else f"{title:>{FIGURE}}" for title in titles)
         lines = [fitted([(f"{heading} within", named.muted)], width, self.blank)]
         for facts in latencies(self.scene.row, self.scene.slo):
-            lines.append(fitted(self._row(facts), width, self.blank))
+            lines.append(fitted(self._row(facts, wide), width, self.blank))
         return lines
 
-    def _row(self, facts: LatencyFacts) -> list[Span]:
+    def _row(self, facts: LatencyFacts, wide: bool) -> list[Span]:
         named = self.scene.palette.named
         ink = named.faint if self.scene.row.is_stale or not facts.count else named.text
-        told = [words.time(facts.p50), words.time(facts.p90), words.time(facts.p99), words.seconds(facts.mean_s)]
-        figures = "".join(f"{text:>{cells}}" for text, cells in zip(told, _WIDTHS[1:], strict=False))
+        told = [words.time(facts.p50), words.time(facts.p90), words.time(facts.p99)]
+        if wide:
+            told.append(words.seconds(facts.mean_s))
+        figures = "".join(f"{text:>{FIGURE}}" for text in told)
         return [
-            (f" {PHASES[facts.name]:<{_WIDTHS[0] - 1}}", named.muted),
+            (f" {PHASES[facts.name]:<{PHASE - 1}}", named.muted),
             (figures, ink),
-            (f"{words.number(facts.count):>{_WIDTHS[-1]}}", named.muted),
+            (f"{words.number(facts.count):>{FIGURE}}", named.muted),
             *self._within(facts),
         ]
 
