@@ -8,6 +8,7 @@ the server work. One background thread asks every server, again and again until 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -69,6 +70,8 @@ class TablesProbe:
                     await asyncio.wait([looking], timeout=0.05)
                 if not looking.done():
                     looking.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await looking
                     return
                 self.has_looked = True
                 missing = [target for target in missing if target.base not in self.endpoints]

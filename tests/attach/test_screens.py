@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 
@@ -333,6 +334,20 @@ async def test_an_idle_exporter_is_no_stale_one(exporting: Exporting) -> None:
             feed = app._tables.feed
             feed._heard_s -= 60
             assert feed.stale_s is None
+
+
+def test_looking_for_tables_is_given_up_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with fake_http() as server:
+        server.hangs = True
+        probe = TablesProbe([parse_target(server.url)])
+        probe.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        probe.close()
+        assert time.monotonic() - began < 0.3
+        probe._thread.join(2)
+        gc.collect()
+    assert capfd.readouterr().err == ""
 
 
 async def test_a_server_that_names_its_tables_is_asked_and_one_that_does_not_is_tried_at_the_usual_port(
