@@ -9,6 +9,8 @@ A server's address is all that is needed: publishers of KV events are asked for,
 file of targets has one address a line, `name = address` to give it a name, events=, replay=, topic=, tables= and ranks=
 behind it as with the flags, # for comments.
 
+kvtop replay plays what --record wrote; true tables are recorded with r on their screen.
+
 Without a screen (--once, --json, --fail-if, or no terminal) a table is printed, again and again unless --once. A
 condition names a figure of any rank (usage, running, waiting, preemptions_per_min, hit_rate, prompt_tokens_per_s,
 generated_tokens_per_s, age_s, ttft_p95, inter_token_p99, e2e_p50 ...), or of all together (total.waiting>100). Ends
@@ -65,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for setting in SETTINGS:
         if setting.section in ("attach", "screen"):
             add_flag(parser, setting)
-    add_record_flags(parser)
+    add_record_flags(parser, "metrics and KV events")
     deep = parser.add_argument_group("deeper than metrics")
     deep.add_argument(
         "--events", metavar="auto|off|ADDRESS", default="auto", help="KV events: ask the server, or tcp://HOST:5557"

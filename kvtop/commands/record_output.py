@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 LEAST_LIMIT_BYTES = 1 << 20
 
 
-def add_record_flags(parser: argparse.ArgumentParser) -> None:
+def add_record_flags(parser: argparse.ArgumentParser, what: str = "everything") -> None:
+    """``what`` goes into the file."""
     group = parser.add_argument_group("recording")
-    group.add_argument("--record", metavar="FILE", type=Path, help="record everything to a new file (.kvrec)")
+    group.add_argument("--record", metavar="FILE", type=Path, help=f"record {what} to a new file (.kvrec)")
     group.add_argument(
         "--record-limit",
         metavar="SIZE",
         type=typed(_limit),
-        help="stop recording before the file grows over this; the engine runs on",
+        help="stop recording before the file grows over this, and nothing else",
     )
 
 
