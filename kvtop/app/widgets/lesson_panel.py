@@ -142,7 +142,9 @@ class LessonPanel(Framed, can_focus=True):
             return [
                 *self._said("?", words, named.strong, room),
                 *self._choices(scene.guess.choices, room),
-                *self._said(" ", "n: type your guess", named.accent, room),
+                *self._said(
+                    " ", f"n: type {'its number' if scene.guess.choices else 'your guess'}", named.accent, room
+                ),
             ]
         lines = self._said("▶", player.words(scene.task), named.strong, room) if scene.task else []
         if not player.task_done:
@@ -176,7 +178,8 @@ class LessonPanel(Framed, can_focus=True):
             return lines + self._said(
                 "!", "What this asks about is over. R plays the lesson again.", named.warning, room
             )
-        return lines + self._said(" ", "n: type your answer", named.accent, room)
+        words = "n: type the number of your answer" if question.choices else "n: type your answer"
+        return lines + self._said(" ", words, named.accent, room)
 
     def _choices(self, choices: Sequence[str], room: int) -> list[Line]:
         named = self.scene.palette.named
@@ -188,7 +191,11 @@ class LessonPanel(Framed, can_focus=True):
 
     def _what_next(self, course: Course, room: int) -> list[Line]:
         following = course.next_lesson()
-        words = f"n: next lesson, {following.title}" if following is not None else "That was the last lesson."
+        words = (
+            f"n: next lesson, {following.title}"
+            if following is not None
+            else "That was the last lesson. Q asks what you know now."
+        )
         return self._said(" ", words, self.scene.palette.named.accent, room)
 
     def _said(self, sign: str, words: str, style: Style, room: int) -> list[Line]:
