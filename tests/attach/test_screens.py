@@ -82,8 +82,9 @@ async def test_enter_opens_the_chosen_rank_and_esc_goes_back() -> None:
 async def test_row_3_what_is_no_metrics_page_is_never_connected() -> None:
     with fake_http("<html>Welcome to nginx") as server, fake_http(pressed()) as other:
         async with watching(f"web = {server.url}", f"b = {other.url}") as (app, _):
-            await until_shown(app, "refused", "not a metrics page; it begins '<html>Welcome to nginx'")
-            assert "live" not in line_with(app, "web ") and "1 of 2 live" in shown(app)
+            words = ("refused", "not a metrics page; it begins '<html>Welcome to nginx'", "1 of 2 live")
+            await until_shown(app, *words)
+            assert "live" not in line_with(app, "web ")
 
 
 async def test_row_4_a_server_that_dies_is_greyed_with_its_age_and_comes_back_by_itself() -> None:

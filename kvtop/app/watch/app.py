@@ -121,8 +121,9 @@ class WatchApp(Shell):
         self._turn_away()
 
     def _front(self) -> WatchScreen | LiveScreen:
-        """The screen in front, whatever dialogs are over it."""
-        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, WatchScreen | LiveScreen))
+        """The screen in front, whatever dialogs are over it; before there is one, and after, the fleet's."""
+        shown = (screen for screen in reversed(self.screen_stack) if isinstance(screen, WatchScreen | LiveScreen))
+        return next(shown, self.fleet_screen)
 
     def _open_by_itself(self) -> None:
         """A lone server is shown at its deepest depth, once that is found; one that has several ranks is a fleet after
