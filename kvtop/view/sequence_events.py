@@ -37,9 +37,9 @@ def queued(view: PoolView, event: e.Queued) -> None:
         table=[],
         swap_table=[],
         queued_step=view.step,
-        queued_s=view.wall_s,
+        queued_s=view.step_began_s,
     )
-    sequence.life.enter("waits", view.step, view.wall_s)
+    sequence.life.enter("waits", view.step, view.step_began_s)
 
 
 def rejected(view: PoolView, event: e.Rejected) -> None:

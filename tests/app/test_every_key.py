@@ -75,7 +75,7 @@ EFFECTS: dict[str, tuple[tuple[str, ...], Holds]] = {
     "preempt": (IN_TABLE, opened("Ask", "Preempt ")),
     "abort": (IN_TABLE, opened("Ask", "Abort ")),
     "more_urgent": (IN_TABLE, sent(control.SetPriority, priority=-1)),
-    "less_urgent": (IN_TABLE, sent(control.SetPriority, priority=0)),  # back from what the key before made of it
+    "less_urgent": (IN_TABLE, sent(control.SetPriority, priority=0)),  # up from what the key before made
     "settings": ((), opened("SettingsForm", "settings of the running engine")),
     "clear_cache": ((), opened("Ask", "Clear the prefix cache?")),
     "record": ((), lambda app, source: app.scene.recording is not None and app.scene.recording.size_bytes),
@@ -122,7 +122,8 @@ EFFECTS: dict[str, tuple[tuple[str, ...], Holds]] = {
     "next_branch": (("3", "down"), lambda app, source: branch_place(app) == 1),
     "previous_branch": (("3", "down", "down", "down"), lambda app, source: branch_place(app) == 1),
     "ten_branches_down": (("3", "down"), lambda app, source: branch_place(app) == 10),
-    "ten_branches_up": (("3", "down", "pagedown", "down"), lambda app, source: branch_place(app) == max(0, branches(app) - 11)),
+    "ten_branches_up": (("3", "down", "pagedown", "down"),
+                        lambda app, source: branch_place(app) == max(0, branches(app) - 11)),
     "block_of_branch": (("3", "down"), tab("live", "grid")),
     "findings_down": (("5",), lambda app, source: app.live.findings.first_line == 1),
     "findings_up": (("5", "down"), lambda app, source: app.live.findings.first_line == 0),

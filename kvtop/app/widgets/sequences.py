@@ -178,8 +178,8 @@ class Sequences(Framed, can_focus=True):
     def _reason(self, row: SequenceView, room: int) -> str:
         """What it waits for, in as many words as there is room for."""
         head = self._head
-        if row is not head and row.wait is None and head is not None:
-            return fit(waits_briefly(row, head.name), room)
+        if row is not head and row.status == "waiting" and head is not None:  # what it lacked at the head is past
+            return fit(f"behind {head.name}", room)
         words = waits_for(row, row is head)
         brief = waits_briefly(row, head.name if head is not None else "")
         return fit(words if cell_width(words) <= room else brief, room)
