@@ -43,14 +43,14 @@ def test_what_cannot_be_is_said_and_left_out(wanted: dict[str, tuple[str, ...]],
 
 def test_two_actions_can_change_keys_and_lists_may_share_theirs() -> None:
     assert key_map({"pause": ("q",), "quit": (" ",)}, "c") == ({"pause": "q", "quit": "space"}, [])
-    assert key_map({"next_request": ("g",), "next_branch": ("g",)}, "c")[1] == []
+    assert key_map({"next_request": ("f6",), "next_branch": ("f6",)}, "c")[1] == []
 
 
 async def test_a_key_of_ones_own_works_and_stands_in_footer_help_and_palette() -> None:
-    keys, warnings = key_map({"pause": ("f5",), "next_sequence": ("g",)}, "c")
+    keys, warnings = key_map({"pause": ("f5",), "next_sequence": ("f6",)}, "c")
     async with on_stage(story(96), (120, 130), AppSettings(keys=keys)) as (app, pilot):
         assert warnings == [] and " f5 pause" in text(app)
-        await pilot.press("f5", "tab", "g")
+        await pilot.press("f5", "tab", "f6")
         assert isinstance(app.feed.source.sent[-1], control.Pause)  # type: ignore[attr-defined]
         assert app.scene.selected is not None
         await pilot.press("question_mark")
