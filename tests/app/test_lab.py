@@ -289,6 +289,25 @@ def test_pictures(keys: tuple[str, ...], size: tuple[int, int], source: SteppedS
     assert snap_compare(app, terminal_size=size, run_before=prepare)
 
 
+@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
+async def test_the_shares_called_now_are_those_of_the_picture_and_the_means_are_called_means(
+    size: tuple[int, int],
+) -> None:
+    app = LabApp(desk := LabDesk([TWELVE_SLOTS], Clock()), ShellSettings())
+    app._tick_s = 3600.0
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(*["full_stop"] * 3)
+        await pilot.pause()
+        shown = text(app)
+        assert desk.shown is not None
+        for lane in desk.shown.lanes:
+            slots, sums = lane.picture().totals(), lane.figures().sums
+            held = slots[LIVE] + slots[RESERVED] + slots[INTERNAL]
+            assert slots[LIVE] * sums.held != sums.live * held
+            assert re.search(rf"now  . {slots[LIVE] / held:.1%} tokens", shown)
+            assert re.search(rf"mean . {sums.live / sums.held:.1%} tokens", shown)
+
+
 # --- by itself --------------------------------------------------------------------------------------------------------
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from kvtop.app.lab.ink import LabInk, cell_codes
 from kvtop.app.lines import Line, Part, Span, fitted, fitting, line_width
 from kvtop.app.palette import Palette
-from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, LIVE, RESERVED, Counts, PoolPicture
+from kvtop.lab.pool_picture import EXTERNAL, FREE, INTERNAL, KINDS, LIVE, RESERVED, Counts, PoolPicture
 from kvtop.view.words import UNKNOWN, count
 
 if TYPE_CHECKING:
-    from kvtop.lab.lane import Lane, LaneFigures
+    from kvtop.lab.lane import Lane, LaneFigures, SlotSums
 
 MOST_SLOTS_IN_A_ROW = 64
 """Pools up to this size are drawn slot by slot, in one row."""
@@ -50,17 +50,23 @@ class LaneLines:
     def lines(self, lane: Lane, scale: Scale, width: int, height: int) -> list[Line]:
         """The inside of a lane's frame: ``height`` lines, each ``width`` cells wide."""
         figures = lane.figures()
-        texts = self._texts(lane, figures, scale, width)
+        picture = lane.picture()
+        now = picture.totals()
+        texts = [
+            self._running(figures, scale, width),
+            self._memory_now(lane, now, width),
+            self._memory_mean(lane, figures.sums, width),
+            self._counts(lane, figures, width),
+        ]
         kept = len(texts) if height >= 7 else 1
         if kept == 1:
-            texts = [self._in_short(lane, figures, width)]
+            texts = [self._in_short(lane, figures, now, width)]
         if scale.num_slots <= MOST_SLOTS_IN_A_ROW and scale.num_slots * 2 <= width:
-            picture = lane.picture()
             slots = self._slots(picture, width, height - kept)
             queue = [self._queue(lane, picture)] if height > len(slots) + kept else []
             gap: list[Line] = [()] if height > len(slots) + len(queue) + kept + 1 else []
             return self._padded([*gap, *slots, *gap, *queue, *texts[:kept]], width, height)
-        cells = self._cells(lane.picture(), scale, width, max(1, height - kept))
+        cells = self._cells(picture, scale, width, max(1, height - kept))
         return [*cells, *self._padded(texts[:kept], width, height - len(cells))]
 
     def _padded(self, lines: Sequence[Line], width: int, height: int) -> list[Line]:
@@ -97,7 +103,7 @@ class LaneLines:
             spans += [(f" {name} ", named.badge), (" ", named.text)]
         return tuple(spans) if names else (*spans, ("nobody", named.muted))
 
-    def _in_short(self, lane: Lane, figures: LaneFigures, width: int) -> Line:
+    def _in_short(self, lane: Lane, figures: LaneFigures, now: Sequence[int], width: int) -> Line:
         """All that matters in one line."""
         named = self._palette.named
         mean = UNKNOWN if figures.mean_running is None else f"{figures.mean_running:,.1f}"
@@ -105,21 +111,16 @@ class LaneLines:
         parts = [
             Part(0, (("running ", named.muted), (f"{figures.running:,}", named.strong))),
             Part(0, ((" · mean ", named.muted), (mean, named.strong))),
-            Part(2, ((" · ", named.muted), (_percent(figures.sums.live, figures.sums.held), named.strong))),
-            Part(2, ((" tokens", named.muted),)),
+            Part(
+                2, ((" · tokens ", named.muted), (_percent(now[LIVE], _held(now)), named.strong), (" now", named.muted))
+            ),
+            Part(4, ((", mean ", named.muted), (_percent(figures.sums.live, figures.sums.held), named.strong))),
             Part(3, ((" · ", named.muted), (f"{figures.preemptions:,}", named.strong), (" preempted", named.muted))),
             Part(1, ((f" · {figures.finished:,} of {figures.requests:,} done", named.muted), (end, named.good))),
         ]
         return fitting(parts, width)
 
     # --- totals ---------------------------------------------------------------------------------------------------
-
-    def _texts(self, lane: Lane, figures: LaneFigures, scale: Scale, width: int) -> list[Line]:
-        return [
-            self._running(figures, scale, width),
-            self._memory(lane, figures, width),
-            self._counts(lane, figures, width),
-        ]
 
     def _running(self, figures: LaneFigures, scale: Scale, width: int) -> Line:
         named = self._palette.named
@@ -133,25 +134,36 @@ class LaneLines:
             spans.append(("━" * max(1, round(room * mean / scale.most_running)), named.accent))
         return tuple(spans)
 
-    def _memory(self, lane: Lane, figures: LaneFigures, width: int) -> Line:
-        named, sums = self._palette.named, figures.sums
-        parts = [Part(5, (("held memory ", named.muted),))]
-        shown = [(0, LIVE, sums.live, "tokens"), (2, INTERNAL, sums.internal, "internal")]
+    def _memory_now(self, lane: Lane, now: Sequence[int], width: int) -> Line:
+        """Shares of what is held in the step that the picture shows: whoever counts its cells gets these."""
+        return self._memory("now ", lane, now, _held(now), sum(now), width)
+
+    def _memory_mean(self, lane: Lane, sums: SlotSums, width: int) -> Line:
+        """The same shares over all steps since the start."""
+        slots = [0] * KINDS
+        slots[LIVE], slots[RESERVED], slots[INTERNAL] = sums.live, sums.reserved, sums.internal
+        slots[EXTERNAL] = sums.external
+        return self._memory("mean", lane, slots, sums.held, sums.pool, width)
+
+    def _memory(self, when: str, lane: Lane, slots: Sequence[int], held: int, pool: int, width: int) -> Line:
+        named = self._palette.named
+        parts = [Part(5, (("held memory ", named.muted),)), Part(0, ((f"{when} ", named.muted),))]
+        shown = [(0, LIVE, "tokens"), (2, INTERNAL, "internal")]
         if lane.reserving:
-            shown.insert(1, (1, RESERVED, sums.reserved, "reserved"))
-        for rank, kind, slots, word in shown:
+            shown.insert(1, (1, RESERVED, "reserved"))
+        for rank, kind, word in shown:
             parts.append(
                 Part(
                     rank,
                     (
                         self._ink.sample(kind),
-                        (f" {_percent(slots, sums.held)}", named.strong),
+                        (f" {_percent(slots[kind], held)}", named.strong),
                         (f" {word}  ", named.muted),
                     ),
                 )
             )
-        if sums.external:
-            share = f" {_percent(sums.external, sums.pool)}"
+        if slots[EXTERNAL]:
+            share = f" {_percent(slots[EXTERNAL], pool)}"
             parts.append(Part(2, (self._ink.sample(EXTERNAL), (share, named.strong), (" of pool", named.muted))))
             parts.append(Part(6, ((" external", named.muted),)))
         return fitting(parts, width)
@@ -171,6 +183,10 @@ class LaneLines:
 
 def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.1%}" if whole else UNKNOWN
+
+
+def _held(slots: Sequence[int]) -> int:
+    return slots[LIVE] + slots[RESERVED] + slots[INTERNAL]
 
 
 def scale_of(lanes: Sequence[Lane]) -> Scale:
