@@ -14,6 +14,7 @@ from rich.style import Style
 from kvtop.app.lines import Line, Span
 from kvtop.app.watch.scene import WatchScene
 from kvtop.app.widgets.drawing import FramedDrawing
+from kvtop.app.widgets.time_axis import time_axis
 from kvtop.attach.trail import Point
 from kvtop.view.words import duration
 
@@ -64,7 +65,7 @@ class ChartPanel(FramedDrawing):
     def content(self, width: int, height: int) -> Sequence[Line]:
         columns, rows = width - GUTTER - 1, height - 1
         history = self.scene.history(self.scene.place)
-        if history is None or columns < 8 or rows < 1:
+        if history is None or columns < 10 or rows < 1:
             return ()
         slices = _sliced(history.trail.points, self.scene.fleet.now_s(), self._span_s(), columns)
         values = [_highest(self._value(point) for point in part) for part in slices]
@@ -73,7 +74,7 @@ class ChartPanel(FramedDrawing):
         stale = self.scene.row.is_stale
         ink = self.scene.palette.named.faint if stale else self.scene.palette.style_of("active", "background")
         lines = [self._row(rows - 1 - at, rows, values, top, ink) for at in range(rows)]
-        return [*lines, self._axis(marks, columns)]
+        return [*lines, self._axis(marks)]
 
     def _row(self, row: int, rows: int, values: Sequence[float | None], top: float, ink: Style) -> Line:
         named = self.scene.palette.named
@@ -81,14 +82,11 @@ class ChartPanel(FramedDrawing):
         shown = "".join(_cell(value, top, row, rows) for value in values)
         return ((f"{label:>{GUTTER - 1}} ", named.faint), (shown, ink))
 
-    def _axis(self, marks: Sequence[bool], columns: int) -> Line:
+    def _axis(self, marks: Sequence[bool]) -> Line:
         named = self.scene.palette.named
+        shown = marks if self._top is not None else [False] * len(marks)
         words = f"-{duration(self._span_s())}"
-        axis = words + " " * (columns - len(words) - 3) + "now"
-        spans: list[Span] = [(" " * GUTTER, named.text)]
-        for char, mark in zip(axis, marks, strict=False):
-            spans.append(("▲", named.bad) if mark and self._top is not None else (char, named.faint))
-        return tuple(spans)
+        return ((" " * GUTTER, named.text), *time_axis(words, shown, named.faint, named.bad))
 
 
 def _sliced(points: Sequence[Point], now_s: float, span_s: float, columns: int) -> list[list[Point]]:

@@ -12,6 +12,7 @@ from rich.style import Style
 
 from kvtop.app.lines import Line, Span
 from kvtop.app.widgets.painted import Framed
+from kvtop.app.widgets.time_axis import time_axis
 from kvtop.view.colours import Depth
 from kvtop.view.series import BIN_SECONDS, Column, Values
 
@@ -52,7 +53,7 @@ class Pressure(Framed):
     def content(self, width: int, height: int) -> Sequence[Line]:
         view = self.scene.view
         points, rows = width - GUTTER - 1, height - 1
-        if view.info is None or points < 8 or rows < 2:
+        if view.info is None or points < 9 or rows < 2:
             return ()
         now = self.scene.now_s
         total = max(1, view.blocks.num_blocks)
@@ -61,7 +62,7 @@ class Pressure(Framed):
         thrown = view.series.over_time(Column.PREEMPTIONS, now, SECONDS, points)
         keep_free = float(view.settings.get("watermark", view.info.watermark))
         lines = [self._row(rows - 1 - i, rows, active, active + cached, keep_free) for i in range(rows)]
-        return [*lines, self._axis(thrown, points)]
+        return [*lines, self._axis(thrown)]
 
     def _row(self, row: int, rows: int, active: Values, top: Values, keep_free: float) -> Line:
         """Row ``row`` from below; equal neighbours become one span."""
@@ -92,15 +93,10 @@ class Pressure(Framed):
             return _EIGHTHS[held], palette.style_of("active", "cached" if filled >= 7 else "background")
         return _EIGHTHS[filled], palette.style_of("cached", "background")
 
-    def _axis(self, thrown: Values, points: int) -> Line:
+    def _axis(self, thrown: Values) -> Line:
         named = self.scene.palette.named
         marks = np.diff(thrown, prepend=thrown[:1]) > 0
-        spans: list[Span] = [(" " * GUTTER, named.text)]
-        words = f"-{SECONDS} s"
-        axis = words + " " * (points - len(words) - 3) + "now"
-        for char, mark in zip(axis, marks.tolist(), strict=True):
-            spans.append(("▲", named.bad) if mark else (char, named.faint))
-        return tuple(spans)
+        return ((" " * GUTTER, named.text), *time_axis(f"-{SECONDS} s", marks.tolist(), named.faint, named.bad))
 
 
 def _levels(values: Values, row: int, rows: int) -> list[int]:
