@@ -56,11 +56,17 @@ class Reading:
 
     @property
     def num_blocks(self) -> float | None:
-        """Blocks of its pool; SGLang counts tokens, so pages of them."""
+        """Blocks of its pool as it counts them: vLLM its placeholder too; SGLang counts tokens, so pages of them."""
         told = self.info_number("num_gpu_blocks")
         if told is None and self.block_size and "capacity_tokens" in self.gauges:
             return self.gauges["capacity_tokens"] / self.block_size
         return told
+
+    @property
+    def usable_blocks(self) -> float | None:
+        """Blocks that requests can hold: without the placeholder that ``num_gpu_blocks`` counts."""
+        told = self.info_number("num_gpu_blocks")
+        return self.num_blocks if told is None else told - 1
 
     @property
     def block_size(self) -> float | None:
@@ -69,8 +75,8 @@ class Reading:
     @property
     def capacity_tokens(self) -> float | None:
         told = self.info_number("kv_cache_size_tokens") or self.gauges.get("capacity_tokens")
-        if told is None and self.num_blocks and self.block_size:
-            return self.num_blocks * self.block_size
+        if told is None and self.usable_blocks and self.block_size:
+            return self.usable_blocks * self.block_size
         return told
 
 

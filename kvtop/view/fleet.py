@@ -35,6 +35,7 @@ class FleetRow:
     usage: float | None = None
     """Share of the pool's blocks that requests hold; cached blocks nobody holds count as free."""
     num_blocks: float | None = None
+    """Blocks that requests can hold: vLLM's own placeholder is not among them."""
     block_size: float | None = None
     capacity_tokens: float | None = None
     running: float | None = None
@@ -128,7 +129,7 @@ def _row(watch: ServerWatch, rank: str, history: RankHistory, now_s: float, wind
         age_s=now_s - history.last_s,
         model=clean_line(last.model, 60),
         usage=gauges.get("usage"),
-        num_blocks=last.num_blocks,
+        num_blocks=last.usable_blocks,
         block_size=last.block_size,
         capacity_tokens=last.capacity_tokens,
         running=gauges.get("running"),

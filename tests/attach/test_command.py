@@ -65,7 +65,7 @@ def test_a_live_server_is_0_and_told_as_json(capsys: pytest.CaptureFixture[str])
     assert (code, err) == (0, "")
     told: dict[str, Any] = json.loads(out)
     (rank,) = told["ranks"]
-    assert (rank["rank"], rank["model"], rank["num_blocks"], rank["capacity_tokens"]) == ("0", "smol", 96, 3072)
+    assert (rank["rank"], rank["model"], rank["num_blocks"], rank["capacity_tokens"]) == ("0", "smol", 95, 3072)
     assert rank["waiting_by_reason"] == {"capacity": 1.0, "deferred": 0.0}
     assert rank["ttft_s"]["count"] == 0 and rank["ttft_s"]["p95"] is None
     assert told["total"]["usage_how"] == "weighted by blocks"

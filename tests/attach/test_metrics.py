@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvtop.attach.exposition import NotMetrics, PageReader
+from kvtop.attach.exposition import NotMetrics, PageReader, Reading
 from kvtop.attach.health import Health
 from kvtop.attach.histogram import Histogram, Quantile, merged
 from kvtop.attach.scraper import Scraper
@@ -96,7 +96,7 @@ def test_row_2_each_rank_has_a_row_and_the_sum_says_how_it_was_made() -> None:
     assert [(row.rank, row.usage) for row in rows] == [("0", 0.1), ("1", 0.9)]
     total = fleet_total(rows)
     assert total.running == 32
-    assert total.usage == pytest.approx((0.1 * 1000 + 0.9 * 3000) / 4000)
+    assert total.usage == pytest.approx((0.1 * 999 + 0.9 * 2999) / 3998)
     assert total.usage_how == "weighted by blocks"
 
 
@@ -263,7 +263,7 @@ def test_row_6_the_recorded_restart_never_gives_a_negative_rate() -> None:
             assert all(rate is None or 0 <= rate < 10_000 for rate in rates)
     assert seen_stale
     assert watch.ranks["0"].restarts == 1
-    assert fleet_rows([watch], pages("restart")[-1].t)[0].num_blocks == 96
+    assert fleet_rows([watch], pages("restart")[-1].t)[0].num_blocks == 95
 
 
 # --- rows 14 and 16 ---------------------------------------------------------------------------------------------------
@@ -423,3 +423,8 @@ def test_a_silent_server_is_a_finding_of_its_own_and_fires_no_other() -> None:
     ((key, case),) = fleet_findings(fleet_rows([watch], 3)).items()
     assert key == "silent/test:8000 rank 0"
     assert case.evidence == "connection refused; last heard of 3.0 s ago"
+
+
+def test_the_blocks_of_a_pool_are_those_that_requests_can_hold_and_a_placeholder_is_none() -> None:
+    reading = Reading("vllm", "0", info={"num_gpu_blocks": "1025", "block_size": "16"})
+    assert (reading.num_blocks, reading.usable_blocks, reading.capacity_tokens) == (1025, 1024, 1024 * 16)

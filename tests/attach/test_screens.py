@@ -53,7 +53,7 @@ async def test_row_1_a_figure_that_is_not_told_is_a_dash_on_the_screen() -> None
 async def test_one_server_is_opened_directly_and_says_at_which_depth_it_is_seen() -> None:
     with fake_http(pressed()) as server:
         async with watching(server.url) as (app, _):
-            await until_shown(app, "metrics only", "96 blocks × 32 tok", "run 7", "wait 1", "(capacity 1)")
+            await until_shown(app, "metrics only", "95 blocks × 32 tok", "run 7", "wait 1", "(capacity 1)")
             assert isinstance(app.screen, ServerScreen)
             assert "max_model_len 2,048" in shown(app) and "3,072 tokens, 1.5 × max_model_len" in shown(app)
 
@@ -72,7 +72,7 @@ async def test_enter_opens_the_chosen_rank_and_esc_goes_back() -> None:
             await pilot.press("down", "enter")
             await until_shown(app, "a rank 1", "usage 90.0%")
             await pilot.press("right_square_bracket")
-            await until_shown(app, "b rank 0", "96 blocks")
+            await until_shown(app, "b rank 0", "95 blocks")
             await pilot.press("5")
             await until_shown(app, "findings", "→")
             await pilot.press("escape", "escape")
