@@ -57,5 +57,10 @@ def test_the_grid_is_drawn_keys_work_and_no_request_leaves_this_machine(tmp_path
         browser.press("q", "q")
         browser.wait_for("document.body.classList.contains('-closed')")
         assert "kvtop has ended" in browser.evaluate("document.getElementById('ended').innerText")
+        assert browser.evaluate(
+            "(() => { const box = document.getElementById('ended').getBoundingClientRect();"
+            "return [1, box.height / 2, box.height - 1].every((y) => [1, box.width / 2, box.width - 1].every((x) =>"
+            "document.getElementById('ended').contains(document.elementFromPoint(box.left + x, box.top + y)))); })()"
+        ), "the terminal lies over the line that says it has ended"
         assert gone(processes)
         assert served.end(signal.SIGTERM) == 128 + signal.SIGTERM
