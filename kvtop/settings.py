@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kvtop.engine.config import MAX_BLOCKS
 from kvtop.parsing import choice, integer, power_of_two, share, size, some_text, truth
 
 Origin = Literal["flag", "environment", "config", "default"]
@@ -92,7 +93,7 @@ SETTINGS: tuple[Setting, ...] = (
         "precision of weights and KV; auto is the model's own", "auto|float32|bfloat16|float16",
     ),
     Setting("block_size", "engine", power_of_two, _START.block_size, "tokens a block: 1 to 256, a power of two", "N"),
-    Setting("num_blocks", "engine", integer(1), _START.num_blocks, "usable blocks of the pool", "N"),
+    Setting("num_blocks", "engine", integer(1, MAX_BLOCKS), _START.num_blocks, "usable blocks of the pool", "N"),
     Setting("kv_memory", "engine", size, _START.kv_memory, "the pool's size in bytes instead: 2GiB, 512MiB", "SIZE"),
     Setting("max_num_seqs", "engine", integer(1), _START.max_num_seqs, "sequences that run at once, at most", "N"),
     Setting(

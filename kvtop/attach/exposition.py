@@ -17,6 +17,8 @@ from kvtop.attach import names
 from kvtop.attach.histogram import Histogram
 from kvtop.view.clean import clean_line
 
+LARGEST = 1e18
+"""No figure of a server is as large; what claims to be is not known."""
 MAX_SERIES = 20_000
 """Series remembered for a page; one that keeps inventing new ones is forgotten and read anew."""
 
@@ -144,6 +146,8 @@ class PageReader:
                 value = float(number)
             except ValueError:
                 raise NotMetrics(f"not a metrics page: {clean_line(line, 60)!r} has no value") from None
+            if not 0 <= value <= LARGEST:  # NaN is a legal value, and means what it says; so is +Inf
+                continue
             if place.kind == "start":
                 started = value
                 continue
@@ -180,6 +184,8 @@ class PageReader:
             kind, figure, choice, key = _FIGURES[sample.name]
             family = sample.name.partition(":")[0]
             key = labels.get(key, key) if kind in ("labelled", "histogram") else ""
+            if sample.name.endswith("_bucket") and not _is_bound(key):
+                raise NotMetrics(f"not a metrics page: {clean_line(key, 30)!r} is no bound of a bucket")
             place = _Place(kind, figure, choice, rank, key, family, labels.get("model_name", ""))
         self._places[head] = place
         return place
@@ -187,7 +193,8 @@ class PageReader:
 
 def _fill(reading: Reading, kind: str, figure: str, found: _Values) -> None:
     if kind == "gauge":
-        reading.gauges[figure] = found[""]
+        if figure != "usage" or found[""] <= 1:
+            reading.gauges[figure] = found[""]
     elif kind == "counter":
         reading.counters[figure] = found[""]
     elif kind == "labelled":
@@ -198,6 +205,13 @@ def _fill(reading: Reading, kind: str, figure: str, found: _Values) -> None:
         if buckets and math.isinf(buckets[-1][0]):
             bounds, counts = zip(*buckets, strict=True)
             reading.histograms[figure] = Histogram(bounds, counts, total)
+
+
+def _is_bound(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def _what_else(page: str) -> str:

@@ -10,7 +10,7 @@ from kvtop.failure import Failure
 
 def has_screen() -> bool:
     on_a_page = "TEXTUAL_DRIVER" in os.environ
-    return on_a_page or (sys.stdin.isatty() and sys.stdout.isatty())
+    return on_a_page or all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))  # it draws on stderr
 
 
 def require_screen(what: str, otherwise: str = "--once prints one frame without") -> None:

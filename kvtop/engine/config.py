@@ -9,6 +9,8 @@ from kvtop.engine.events import PreemptMode
 POLICIES = ("paged", "reserve-prompt-max-tokens", "reserve-max-model-len")
 VICTIM_RULES = ("newest", "lowest-priority", "most-blocks")
 PREEMPT_MODES: tuple[PreemptMode, ...] = ("recompute", "swap")
+MAX_BLOCKS = 1 << 24
+"""A pool is kept block by block; more of them would fill the memory of most machines with nothing but bookkeeping."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +48,9 @@ class SchedulerConfig:
         for name in ("num_blocks", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_preemptions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
+        for name in ("num_blocks", "swap_blocks"):
+            if getattr(self, name) > MAX_BLOCKS:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at most {MAX_BLOCKS:,}")
         for name in ("swap_blocks", "lookahead_slots"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected 0 or more")

@@ -9,6 +9,7 @@ request (its id in quotes). Anything else is refused when the lesson is loaded, 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -61,8 +62,13 @@ class Expression:
         self._check(self._tree)
 
     def value(self, source: FactSource) -> float:
-        """Its value now; a comparison's is 0 or 1. A division by 0 is 0: nothing has happened yet."""
-        return self._value(self._tree, source)
+        """Its value now; a comparison's is 0 or 1. A division by 0 is 0: nothing has happened yet; so is what is no
+        number, or too large for one."""
+        try:
+            value = float(self._value(self._tree, source))
+        except OverflowError:
+            return 0
+        return value if math.isfinite(value) else 0
 
     def _check(self, node: ast.expr) -> None:
         match node:

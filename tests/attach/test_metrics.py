@@ -68,6 +68,17 @@ def test_row_1_no_name_of_a_metric_is_unknown_and_not_0() -> None:
     assert row.usage is None and row.preemptions_per_min is None and row.hit_rate is None
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "1e308", "-3"])
+def test_row_1_what_is_no_figure_is_unknown(value: str) -> None:
+    names = ("kv_cache_usage_perc", "num_requests_running", "generation_tokens_total", "request_success_total")
+    row = row_of((0, page_of(*(f'vllm:{name}{{engine="0"}} {value}' for name in names), "vllm:num_requests_waiting 2")))
+    assert (row.usage, row.running, row.waiting) == (None, None, 2)
+
+
+def test_row_1_a_usage_of_more_than_all_is_unknown() -> None:
+    assert row_of((0, page_of("vllm:kv_cache_usage_perc 61.5", "vllm:num_requests_running 1"))).usage is None
+
+
 def test_row_1_both_names_at_once_are_not_added() -> None:
     page = page_of('vllm:gpu_cache_usage_perc{engine="0"} 0.5', 'vllm:kv_cache_usage_perc{engine="0"} 0.5')
     assert row_of((0, page)).usage == 0.5
@@ -135,6 +146,8 @@ def test_a_rank_that_is_told_no_more_is_kept_and_marked() -> None:
         ('node_cpu_seconds_total{cpu="0"} 12.5\n', "none of vLLM or SGLang"),
         ("vllm:num_requests_running twelve\n", "cannot read"),
         ('vllm:num_requests_running{engine="0"} 1 1795950740000\n', "carry timestamps"),
+        ('vllm:time_to_first_token_seconds_bucket{le="abc"} 1\n', "'abc' is no bound of a bucket"),
+        ('vllm:time_to_first_token_seconds_bucket{le="NaN"} 1\n', "'NaN' is no bound of a bucket"),
     ],
 )
 def test_row_3_what_is_no_metrics_page_is_said_with_its_first_words(page: str, words: str) -> None:

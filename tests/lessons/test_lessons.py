@@ -8,6 +8,7 @@ from kvtop.engine.control import Step
 from kvtop.engine.cost import CARDS
 from kvtop.engine.engine import Engine
 from kvtop.engine.simulator import build_simulated_engine
+from kvtop.lessons.expression import Expression
 from kvtop.lessons.lesson import Lesson
 from kvtop.lessons.library import load_library
 from kvtop.lessons.player import Player
@@ -139,3 +140,21 @@ def test_figures_in_words_are_of_this_run_and_unknown_until_they_are_known() -> 
     assert empty.words('{num_blocks} {blocks("a")}') == "– –"
     student = Student(lesson)
     assert student.player.words('{num_blocks} of {block_size / 3}, {blocks("a")}') == "40 of 1.33, –"
+
+
+@pytest.mark.parametrize("text", ["1e308 * 10 - 1e308 * 10", "*".join(["10000000000"] * 50), "1e308 * 10"])
+def test_a_formula_whose_value_is_no_number_is_worth_nothing(text: str) -> None:
+    assert Expression(text, (), ()).value(NoFacts()) == 0
+
+
+class NoFacts:
+    """An engine that nothing is known of."""
+
+    def fact(self, name: str) -> float:
+        return 0
+
+    def fact_of(self, name: str, request_id: str) -> float:
+        return 0
+
+    def knows(self, request_id: str) -> bool:
+        return False
