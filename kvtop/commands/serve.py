@@ -20,6 +20,7 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -164,14 +165,15 @@ class Serving:
         print(f"kvtop: watch it with: kvtop attach {url}", file=sys.stderr, flush=True)
 
     def _end(self) -> int:
-        """Let open calls go on for a while."""
+        """Let open calls go on for a while; those that are left then are told when the front is closed."""
         open_calls = self._front.open_calls
         if open_calls:
             print(f"kvtop: ending; {open_calls} calls may go on for {self._drain_s} s", file=sys.stderr, flush=True)
         self._front.drain(self._drain_s)
+        end_s = time.monotonic() + self._drain_s
         while not self._front.ended(_LOOK_SECONDS):
             self._statuses()
-            if len(self._signals) > 1:
+            if len(self._signals) > 1 or time.monotonic() >= end_s:
                 break
         return _INTERRUPTED if self._signals[0] == signal.SIGINT else 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -57,7 +57,12 @@ class Api:
                 Route("/kvtop_sources", _always(table_sources), methods=["GET"]),
                 Route("/openapi.json", self._description, methods=["GET"]),
             ],
-            exception_handlers={ApiFault: _tell_fault, HTTPException: _tell_http, Exception: _tell_own_fault},
+            exception_handlers={
+                ApiFault: _tell_fault,
+                HTTPException: _tell_http,
+                ClientDisconnect: _tell_nobody,
+                Exception: _tell_own_fault,
+            },
         )
 
     def _guarded(self, handler: Handler) -> Handler:
@@ -111,6 +116,11 @@ async def _tell_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path[:200]}: {error.detail}"
     return JSONResponse(ApiFault(error.status_code, what).body, error.status_code, error.headers)
+
+
+async def _tell_nobody(request: Request, gone: Exception) -> Response:
+    """The client left in the middle of its body; an answer is due all the same, and goes nowhere."""
+    return Response(status_code=400)
 
 
 async def _tell_own_fault(request: Request, error: Exception) -> Response:

@@ -111,16 +111,16 @@ class Front:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def drain(self, seconds: float) -> None:
-        """Take no new call; those that are open may go on for ``seconds``. Returns at once."""
+        """Take no new call; open ones may go on for ``seconds``, then ``close`` ends them. Returns at once."""
         self._gate.closed = True
         self._listener.drain(seconds)
 
     def ended(self, timeout_s: float) -> bool:
-        """Wait at most so long; whether all calls have ended or were cut off."""
+        """Wait at most so long; whether all calls have ended."""
         return self._listener.wait(timeout_s)
 
     def close(self) -> None:
-        """End what is left, at once."""
+        """End what is left: open calls are told so, and have a second to tell their clients."""
         if self._listener.running:
             self.link.hear_word(Status(state="stopped", detail="the server ends"))  # open calls end with that
             self.drain(0)

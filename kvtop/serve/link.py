@@ -78,7 +78,7 @@ class EngineLink:
 
     def _refuse_if_gone(self) -> None:
         if self.status.state in ("failed", "stopped"):
-            raise ApiFault(503, f"the engine has {self.status.state}: {self.status.detail}", code="engine_gone")
+            raise ApiFault(503, _farewell(self.status), code="engine_gone")
 
     @property
     def open_answers(self) -> int:
@@ -164,7 +164,7 @@ class EngineLink:
         if isinstance(word, Status):
             self.status = word
             if word.state in ("failed", "stopped"):
-                self._break_off(f"the engine has {word.state}: {word.detail}", "engine_gone")
+                self._break_off(_farewell(word), "engine_gone")
         elif (future := self._replies.get(word.ticket)) is not None and not future.done():
             future.set_result(word)
 
@@ -255,3 +255,8 @@ class EngineLink:
 def _refusal(error: str) -> ApiFault:
     """The engine's sentence without its own count of requests: ``request 1 ('cmpl-…'): prompt: …``."""
     return bad_field(_WHICH_REQUEST.sub("", error, count=1))
+
+
+def _farewell(last: Status) -> str:
+    """What clients are told of an engine that is no more."""
+    return f"the engine has {last.state}" + (f": {last.detail}" if last.detail else "")

@@ -1,7 +1,7 @@
 """The HTTP server in a thread and on an event loop of its own, so that neither a screen nor signals meet it.
 
-It accepts from the moment it is started until it is drained: then no new connection is taken, calls that are open may
-end, and what has not ended within the time that was given is cut off.
+It accepts from the moment it is started until it is drained: then no new connection is taken, and calls that are open
+may end. Whoever drains it tells calls in time that they have to; what heeds no word is cut off some seconds later.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
+
+SPARE_SECONDS = 5
+"""From the end of a drain until calls are cut off in mid-air. Before that they are told, and end by themselves."""
 
 
 class Listener:
@@ -41,8 +44,8 @@ class Listener:
         return self._thread.is_alive()
 
     def drain(self, seconds: float) -> None:
-        """Take no new connection; end when all calls have ended, or after ``seconds``. Returns at once."""
-        self._config.timeout_graceful_shutdown = max(1, math.ceil(seconds))
+        """Take no new connection; end when all calls have, which may go on for ``seconds``. Returns at once."""
+        self._config.timeout_graceful_shutdown = math.ceil(seconds) + SPARE_SECONDS
         self._server.should_exit = True
 
     def wait(self, timeout_s: float) -> bool:

@@ -71,7 +71,7 @@ def _fault(message: str, body: bytes, kind: type[msgspec.Struct]) -> ApiFault:
     value = _value_at(body, steps)
     if what.startswith("expected") and value:
         what = f"is {value}, {what.partition(', got')[0]}"
-    return bad_field(f"{field}: {what}") if steps else ApiFault(400, words if not what else f"{field}: {what}")
+    return bad_field(f"{field}: {what}") if what else ApiFault(400, words)
 
 
 def _value_at(body: bytes, steps: list[str | int]) -> str:

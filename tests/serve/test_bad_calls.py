@@ -63,6 +63,12 @@ def test_a_bad_field_is_named_with_what_is_allowed(
     assert error["message"].startswith(message), error["message"]
 
 
+@pytest.mark.parametrize(("body", "missing"), [({"prompt": "1 2"}, "model"), ({"model": "fake"}, "prompt")])
+def test_a_field_that_is_missing_is_named(served: Served, body: dict[str, str], missing: str) -> None:
+    error = post(served, COMPLETIONS, body).json()["error"]
+    assert (error["param"], error["message"]) == (missing, f"{missing}: is missing, every call needs it")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -165,6 +171,18 @@ def test_an_engine_that_dies_ends_open_calls_and_refuses_new_ones_with_the_reaso
         assert "killed by SIGKILL" in answer.json()["error"]["message"]
         assert served.http.get("/health").status_code == 503
         assert served.http.get("/metrics").status_code == 200
+
+
+def test_an_engine_that_was_ended_without_a_reason_is_told_of_in_a_whole_sentence() -> None:
+    with Served(num_blocks=40, block_size=4) as served:
+        body = {"model": "fake", "prompt": "1 2 3", "max_tokens": 300, "temperature": 0}
+        with served.http.stream("POST", COMPLETIONS, content=json.dumps({**body, "stream": True})) as stream:
+            lines = (line for line in stream.iter_lines() if line.startswith("data: "))
+            next(lines)
+            served.source.close()
+            events = list(lines)
+        assert json.loads(events[-2].removeprefix("data: "))["error"]["message"] == "the engine has stopped"
+        assert post(served, COMPLETIONS, body).json()["error"]["message"] == "the engine has stopped"
 
 
 def test_a_new_engine_in_the_old_one_s_place_is_served() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -50,6 +51,9 @@ class Command:
             for line in answer.iter_lines():
                 if line:
                     yield line.removeprefix("data: ")
+
+    def metrics(self) -> str:
+        return httpx2.get(f"{self.url}/metrics", trust_env=False).text
 
     def end(self) -> tuple[int, str]:
         """Its exit code, and what it still said."""
@@ -104,6 +108,46 @@ def test_a_second_signal_cuts_off_what_is_open_and_an_interrupt_ends_with_130(co
     rest = list(stream)
     assert json.loads(rest[-2])["error"]["message"] == "the engine has stopped: the server ends"
     assert command.end()[0] == 130
+
+
+def test_calls_still_open_after_the_drain_are_told_that_the_server_ends() -> None:
+    command = Command("--drain", "1")
+    try:
+        stream = command.stream(max_tokens=900)
+        next(stream)
+        body = {"model": "simulated Llama-3-8B", "prompt": "page", "max_tokens": 900, "ignore_eos": True}
+        answers: list[httpx2.Response] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(
+                httpx2.post(f"{command.url}/v1/completions", json=body, timeout=20, trust_env=False)
+            )
+        )
+        asking.start()
+        while not re.search(r"num_requests_running\{.*\} 2\.0", command.metrics()):
+            next(stream)
+        command.process.send_signal(signal.SIGTERM)
+        rest = list(stream)
+        asking.join(PATIENCE_SECONDS)
+        assert rest[-1] == "[DONE]"
+        assert json.loads(rest[-2])["error"]["message"] == "the engine has stopped: the server ends"
+        (answer,) = answers
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_gone")
+        assert command.end() == (0, "kvtop: ending; 2 calls may go on for 1 s\n")
+    finally:
+        command.process.kill()
+        command.process.communicate()
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_no_word_at_the_server(command: Command) -> None:
+    host, port = command.url.removeprefix("http://").split(":")
+    for path in ("/v1/completions", "/v1/chat/completions", "/tokenize"):
+        with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as client:
+            client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{".encode())
+            time.sleep(0.1)  # for the call to be under way
+    assert httpx2.get(f"{command.url}/health", trust_env=False).status_code == 200
+    time.sleep(0.1)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.end() == (0, "")
 
 
 def test_an_engine_that_is_killed_ends_the_command_with_1_and_the_reason(command: Command) -> None:
