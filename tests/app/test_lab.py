@@ -226,6 +226,19 @@ def test_speed_stays_within_its_table_and_running_ends_with_the_last_lane() -> N
     assert desk.running and desk.shown.step == 1
 
 
+async def test_a_preemption_asked_for_that_does_not_come_is_told_at_the_end() -> None:
+    app = LabApp(desk := LabDesk([TWELVE_SLOTS], Clock()), ShellSettings())
+    app._tick_s = 3600.0
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("full_stop", "greater_than_sign")
+        await pilot.pause()
+        assert desk.shown is not None and desk.shown.ended
+        assert "■ all done, nobody preempted after step 2" in text(app).splitlines()[0]
+        await pilot.press("home", "end")
+        await pilot.pause()
+        assert "nobody preempted" not in text(app)
+
+
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 

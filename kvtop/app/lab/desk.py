@@ -40,6 +40,8 @@ class LabDesk:
         self._ticked_s = clock()
         self._goal: Callable[[SideBySide], bool] | None = None
         """Runs as fast as it can until this is so, then stands."""
+        self._sought_after: int | None = None
+        """The step after which a preemption was asked for last."""
 
     @property
     def preset(self) -> Preset:
@@ -53,6 +55,12 @@ class LabDesk:
     @property
     def moves(self) -> bool:
         return self.running or self.winding
+
+    @property
+    def no_preemption_after(self) -> int | None:
+        """The step after which a preemption was asked for, when the run has ended without one."""
+        here = self._sought_after
+        return here if here is not None and self._run.ended and self._run.preempted_at[-1:] <= [here] else None
 
     # --- what is on the table -------------------------------------------------------------------------------------
 
@@ -81,6 +89,7 @@ class LabDesk:
 
         self.shown = SideBySide(self.preset.build())
         self.running, self._goal, self._due = False, None, 0.0
+        self._sought_after = None
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +113,7 @@ class LabDesk:
             self._wind(lambda run: run.step >= wanted)
 
     def run_to_preemption(self) -> None:
-        here = self._run.step
+        here = self._sought_after = self._run.step
         self._wind(lambda run: run.preempted_at[-1:] > [here])
 
     def back_to_preemption(self) -> None:

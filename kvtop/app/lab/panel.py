@@ -15,7 +15,7 @@ from kvtop.app.actions import panel_bindings
 from kvtop.app.lab.desk import AS_FAST_AS_IT_GOES, LabDesk
 from kvtop.app.lab.ink import LabInk
 from kvtop.app.lab.lane_lines import MOST_SLOTS_IN_A_ROW, LaneLines, Scale, scale_of
-from kvtop.app.lines import Line, Part, Span, between, fitted, fitting
+from kvtop.app.lines import Line, Part, Span, between, fitted, fitting, line_width
 from kvtop.app.terminal import Terminal
 from kvtop.app.widgets.drawing import FramedDrawing, Scenery
 from kvtop.lab.pool_picture import CACHED, EXTERNAL, FREE, INTERNAL, LIVE, RESERVED
@@ -82,22 +82,25 @@ class LabPanel(FramedDrawing, can_focus=True):
     def _head(self, width: int) -> Line:
         desk, named = self.scene.lab, self.scene.palette.named
         assert desk.shown is not None
+        state = self._state()
         left = fitting(
             [
                 Part(1, ((" lab  ", named.title),)),
                 Part(0, ((desk.preset.title, named.strong),)),
                 Part(3, ((f" · {desk.preset.about}", named.muted),)),
             ],
-            max(10, width - 36),
+            max(10, width - max(36, line_width(state) + 1)),
         )
-        return between(left, self._state(), width, self.blank)
+        return between(left, state, width, self.blank)
 
     def _state(self) -> Sequence[Span]:
         desk, named = self.scene.lab, self.scene.palette.named
         assert desk.shown is not None
         step: Span = (f"  step {desk.shown.step:,} ", named.strong)
         if desk.shown.ended:
-            return [("■ all done", named.good), step]
+            missed = desk.no_preemption_after
+            found: list[Span] = [] if missed is None else [(f", nobody preempted after step {missed:,}", named.warning)]
+            return [("■ all done", named.good), *found, step]
         if desk.winding:
             return [("▶▶ winding", named.accent), step]
         speed = (
