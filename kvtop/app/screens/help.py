@@ -18,8 +18,9 @@ from kvtop.app.screens.dialog import Dialog
 READING = {
     "grid": (
         "The pool. One cell is one block: a page of the KV cache that holds K and V of a fixed number of tokens. "
-        "Colour and letter name the sequence that holds it; a hollow cell is only partly filled, an underlined one is "
-        "shared by several sequences, a dim one is held by nobody but kept in the prefix cache, · is free. "
+        "Colour and letter name the sequence that holds it. One that is only partly filled shows how far (▂▄▆), one "
+        "that several sequences share shows how many (A² or ×2); where a block is a single character it is hollow, and "
+        "underlined. A dim one is held by nobody but kept in the prefix cache, · is free. "
         "What has just changed hands lights up."
     ),
     "sequences": (
