@@ -43,11 +43,16 @@ class PoolSize:
         return [
             f"pool: {self.num_blocks:,} blocks of {self.block_size} tokens, {format_bytes(self.pool_bytes)} "
             f"({format_bytes(self.kv_bytes_per_token)} a token)",
-            f"room for {self.tokens:,} tokens: at most {self.concurrency(max_model_len):,} requests of max_model_len "
-            f"{max_model_len:,}",
-            f"in blocks of {other.block_size} tokens it would be {other.num_blocks:,} blocks, {other.tokens:,} tokens, "
-            f"at most {other.concurrency(max_model_len):,} such requests",
+            f"room for {self.tokens:,} tokens: {self._room(max_model_len)}",
+            f"in blocks of {other.block_size} tokens it would be {other.num_blocks:,} blocks, {other.tokens:,} tokens"
+            + (f", at most {fitting:,} such requests" if (fitting := other.concurrency(max_model_len)) else ""),
         ]
+
+    def _room(self, max_model_len: int) -> str:
+        if fitting := self.concurrency(max_model_len):
+            return f"at most {fitting:,} requests of max_model_len {max_model_len:,}"
+        needed = blocks_for(max_model_len, self.block_size)
+        return f"a request of max_model_len {max_model_len:,} would need {needed:,} blocks, shorter ones fit"
 
     def warning(self, max_model_len: int) -> str:
         """Why this pool may disappoint; empty when it does not."""

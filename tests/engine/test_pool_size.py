@@ -20,6 +20,13 @@ def test_the_report_says_blocks_bytes_a_token_and_how_many_longest_requests_fit(
     ]
 
 
+def test_the_report_of_a_pool_smaller_than_one_longest_request_says_what_it_would_need() -> None:
+    assert PoolSize(64, 16, SMOLLM2).report(max_model_len=8192)[1:] == [
+        "room for 1,024 tokens: a request of max_model_len 8,192 would need 512 blocks, shorter ones fit",
+        "in blocks of 32 tokens it would be 32 blocks, 1,024 tokens",
+    ]
+
+
 def test_a_pool_smaller_than_one_longest_request_warns() -> None:
     assert PoolSize(128, 16, SMOLLM2).warning(2048) == ""
     assert "holds 2,032 tokens, less than one request of max_model_len 2,048" in PoolSize(127, 16, SMOLLM2).warning(
