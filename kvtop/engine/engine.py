@@ -261,7 +261,7 @@ class Engine:
             if fault:
                 raise Refused(f"{where}: {fault}")
             prompts.append(self._tokenize(request, where))
-        cause = self._command("inject", f"{len(requests)} requests")
+        cause = self._command("inject", f"{len(requests)} {'request' if len(requests) == 1 else 'requests'}")
         now = self._monotonic()
         for request, prompt in zip(requests, prompts, strict=True):
             if request.arrival_step is not None:

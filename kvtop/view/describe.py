@@ -218,6 +218,8 @@ def _step_timed(event: e.StepTimed, view: PoolView) -> str:
 
 
 def _commanded(event: e.Commanded, view: PoolView) -> str:
+    if event.command == "inject":  # by whom is not known: an operator, a script, or a client of a server of ours
+        return f"sent in  {clean_line(event.detail)}"
     return f"operator  {clean_line(event.command.replace('_', ' '), 40)} {clean_line(event.detail)}".rstrip()
 
 

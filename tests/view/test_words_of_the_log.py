@@ -163,6 +163,11 @@ def test_every_reason_to_wait_that_there_is_was_tried_above() -> None:
     }
 
 
+def test_what_is_sent_in_may_come_from_a_client_and_is_not_called_the_operator_s() -> None:
+    assert "sent in  2 requests" in tight().lines()
+    assert describe(e.Commanded(id=1, command="inject", detail="1 request"), PoolView()) == "sent in  1 request"
+
+
 def test_the_operator_is_named_as_the_cause() -> None:
     engine = tight()
     engine.run()

@@ -105,6 +105,8 @@ class Headline(Painted):
             return " ‖ paused ", named.badge
         if isinstance(feed.source, Rewinds):
             return "▶ plays", named.good
+        if self.scene.watched and not feed.live.sequences:  # its exporter tells of steps, and idle servers take none
+            return "◦ idle", named.muted
         return ("◦ idle", named.muted) if state == "idle" else ("▶ running", named.good)
 
     # --- the second line ------------------------------------------------------------------------------------------
