@@ -68,11 +68,11 @@ class WatchedServer:
 def foreign(info: EngineInfo, reading: Reading) -> str:
     """Why true tables cannot be those of the server whose metrics these are; empty where they may be.
 
-    Metrics count vLLM's placeholder among the blocks, those of an engine of ours too, which has none.
+    Metrics count vLLM's placeholder among the blocks, those of an engine of ours too, which has none; tables don't.
     """
-    blocks, size = reading.num_blocks, reading.block_size
-    if blocks and blocks != info.num_blocks + 1:
-        return f"they are of {info.num_blocks + 1:,} blocks, this server has {blocks:,.0f}"
+    blocks, size = reading.usable_blocks, reading.block_size
+    if blocks and blocks != info.num_blocks:
+        return f"they are of {info.num_blocks:,} blocks, this server has {blocks:,.0f}"
     if size and size != info.block_size:
         return f"their blocks are of {info.block_size:,} tokens, this server's of {size:,.0f}"
     return ""

@@ -106,5 +106,5 @@ class Controller:
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return "this server cannot be paused; a vLLM can, when it is started on this machine with KVTOP_CONTROL=1"
+        return "this server cannot be paused or stepped: only a vLLM on this machine can, started with KVTOP_CONTROL=1"
     return str(error)

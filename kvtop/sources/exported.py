@@ -67,7 +67,7 @@ class ExportedSource:
             self._controller.send(command)
         else:
             name = type(command).__name__.lower()
-            error = f"{name}: this server is watched, it takes no commands from here"
+            error = f"{name}: this server is only watched; commands to its scheduler cannot be sent from here"
             self._messages.put(Reply(ticket=command.ticket, error=error), 0)
 
     def restart(self) -> None:

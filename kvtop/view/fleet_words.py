@@ -43,6 +43,16 @@ def tokens(quantile: Quantile | None) -> str:
     return f"{'>' if quantile.beyond else ''}{quantile.value:,.0f}"
 
 
+def about_tokens(quantile: Quantile | None) -> str:
+    """The same where it lies somewhere within a bucket: ``~99``."""
+    return tokens(quantile) if quantile is None or quantile.beyond else f"~{tokens(quantile)}"
+
+
+def bound_in_tokens(quantile: Quantile | None) -> str:
+    """The same where it is the upper end of a bucket, which nothing passed: ``≤100``."""
+    return tokens(quantile) if quantile is None or quantile.beyond else f"≤{tokens(quantile)}"
+
+
 def state(row: FleetRow) -> str:
     """How a rank's server answers, with the age of what is known where that is old."""
     if row.missing:

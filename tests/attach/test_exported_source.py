@@ -124,7 +124,7 @@ def test_silence_is_said_and_so_is_the_next_word(watched: Watched, monkeypatch: 
 def test_a_watched_server_takes_no_commands(watched: Watched) -> None:
     watched.source.send(ClearCache(ticket=9))
     watched.wait(lambda: bool(watched.replies))
-    error = "clearcache: this server is watched, it takes no commands from here"
+    error = "clearcache: this server is only watched; commands to its scheduler cannot be sent from here"
     assert watched.replies == [Reply(ticket=9, error=error)]
 
 
@@ -133,7 +133,7 @@ def test_a_server_that_was_not_started_so_cannot_be_paused_and_says_how_it_could
     watched.source.send(Pause(ticket=9))
     watched.wait(lambda: bool(watched.replies))
     assert watched.replies[0].ticket == 9
-    assert "when it is started on this machine with KVTOP_CONTROL=1" in watched.replies[0].error
+    assert "a vLLM on this machine can, started with KVTOP_CONTROL=1" in watched.replies[0].error
 
 
 def test_a_server_that_was_started_so_is_paused_stepped_and_let_go_when_its_watcher_leaves(

@@ -287,7 +287,7 @@ async def test_tables_of_another_server_are_turned_away(exporting: Exporting) ->
     with fake_http(pressed()) as server:
         async with watching(f"{server.url} tables={exporting.address}") as (app, _):
             await until_shown(
-                app, "that was found is another server's", "of 40 blocks, this server has 96", "metrics only"
+                app, "that was found is another server's", "of 39 blocks, this server has 95", "metrics only"
             )
             assert app._tables is None and app.scene.depth(app.scene.place) == "metrics only"
 
@@ -303,7 +303,7 @@ async def test_preemptions_of_the_tables_stand_beside_the_counter_which_lags(exp
             tables = app._tables
             await until(app, lambda: tables.feed.live.counters.preemptions > 0)
             await pilot.press("m")
-            await until_shown(app, f"0 counted (late), {tables.feed.live.counters.preemptions} by the tables")
+            await until_shown(app, f"{tables.feed.live.counters.preemptions} in tables, late counter says 0")
 
 
 async def test_commands_to_a_watched_scheduler_are_refused_in_words(exporting: Exporting) -> None:

@@ -52,7 +52,7 @@ class CapacityPanel(FramedDrawing):
         told = self.scene.true_preemptions
         if told is not None:
             counted = reading.counters.get("preemptions") if reading is not None else None
-            return f"{words.number(counted)} counted (late), {told:,} by the tables"
+            return f"{told:,} in tables, late counter says {words.number(counted)}"
         return f"{words.number(self.scene.row.preemptions_per_min, 1)}/min, counted late"
 
     def _block_times(self) -> str:

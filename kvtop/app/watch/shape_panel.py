@@ -29,7 +29,8 @@ class ShapePanel(FramedDrawing):
         ink = named.faint if self.scene.row.is_stale else named.text
         lines = [fitted([(f" {'tokens':<18}{'p50':>8}{'p99':>8}{'largest':>9}", named.muted)], width, self.blank)]
         for shape in shapes(self.scene.row, history.last):
-            figures = f"{words.tokens(shape.p50):>8}{words.tokens(shape.p99):>8}{words.tokens(shape.largest):>9}"
+            figures = f"{words.about_tokens(shape.p50):>8}{words.about_tokens(shape.p99):>8}"
+            figures += f"{words.bound_in_tokens(shape.largest):>9}"
             lines.append(fitted([(f" {SHAPES[shape.name]:<18}", named.muted), (figures, ink)], width, self.blank))
         lines.append(self._longest(history.last))
         lines.append((("", named.text),))
