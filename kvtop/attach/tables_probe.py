@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import httpx2
 
@@ -97,7 +99,39 @@ async def _told(client: httpx2.AsyncClient, target: Target) -> list[str]:
         told = sorted((int(rank), str(place["endpoint"])) for rank, place in answer.items())
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, TypeError, KeyError, AttributeError):
         return []
-    return [reachable(endpoint, target.host) for _, endpoint in told if "://" in endpoint]
+    endpoints = [reachable(endpoint, target.host) for _, endpoint in told if "://" in endpoint]
+    for endpoint in endpoints:
+        if not await is_reachable(endpoint, target.host):
+            return []
+    return endpoints
+
+
+async def is_reachable(endpoint: str, host: str) -> bool:
+    """Whether an endpoint that ``host`` named can be ours to ask: loopback is, where the host is this machine."""
+    scheme, _, rest = endpoint.partition("://")
+    there = rest.rpartition(":")[0]
+    if scheme != "tcp" or not _is_loopback(there) or _is_loopback(host):
+        return True
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    return any(_is_of_this_machine(family, address) for family, _, _, _, address in found)
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host == "[::1]" or host.startswith("127.")
+
+
+def _is_of_this_machine(family: int, address: tuple[Any, ...]) -> bool:
+    """Only an address of one's own can be bound."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 async def speaks_zmq(host: str, port: int) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from kvtop.app.watch.fleet_screen import FleetScreen
 from kvtop.app.watch.server_screen import ServerScreen
 from kvtop.app.watch.tables_screen import TablesScreen
-from kvtop.attach.tables_probe import TablesProbe, speaks_zmq
+from kvtop.attach.tables_probe import TablesProbe, is_reachable, speaks_zmq
 from kvtop.attach.targets import parse_target
 from kvtop.exporter import plugin
 from kvtop.exporter.export import Exporter
@@ -365,3 +365,42 @@ async def test_a_server_that_names_its_tables_is_asked_and_one_that_does_not_is_
         assert list(probe.endpoints.values()) == [[exporting.address]]
         assert await speaks_zmq("127.0.0.1", int(exporting.address.rpartition(":")[2]))
         assert not await speaks_zmq("127.0.0.1", 9) and not await speaks_zmq("127.0.0.1", server.port)
+
+
+async def test_tables_that_are_named_and_never_tell_a_word_give_way_to_metrics_until_they_do(
+    exporting: Exporting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtop.app.watch.app.WORDLESS_SECONDS", 0.3)
+    exporting.exporter.close()
+    with fake_http(MATCHING) as server:
+        server.set_json("/kvtop_sources", {"0": {"endpoint": exporting.address}})
+        async with watching(server.url) as (app, _):
+            await until_shown(app, "no word from the exporter", "m true tables")
+            assert isinstance(app.screen, ServerScreen)
+            again = Exporting(exporting.address)
+            again.scheduler.add(Request("req-b", [1] * 9, 20))
+            again.step(3)
+            await until_shown(app, "req-b")
+            assert isinstance(app.screen, TablesScreen)
+            again.exporter.close()
+
+
+async def test_a_key_pressed_meanwhile_keeps_metrics_in_front(
+    exporting: Exporting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvtop.app.watch.app.WORDLESS_SECONDS", 0.3)
+    with fake_http(MATCHING) as server:
+        async with watching(f"{server.url} tables=tcp://127.0.0.1:9") as (app, pilot):
+            await until_shown(app, "no word from the exporter")
+            await pilot.press("m")
+            await until(app, lambda: isinstance(app.screen, TablesScreen))
+            await until(app, lambda: isinstance(app.screen, ServerScreen))
+            assert app._tables is not None and not app._tables.comes_back
+
+
+@pytest.mark.parametrize("there", ["127.0.0.1", "localhost", "[::1]"])
+async def test_an_exporter_on_the_loopback_of_another_host_counts_as_none(there: str) -> None:
+    endpoint = f"tcp://{there}:5580"
+    assert await is_reachable(endpoint, "127.0.0.1") and await is_reachable(endpoint, "localhost")
+    assert await is_reachable("tcp://192.0.2.7:5580", "192.0.2.7")
+    assert not await is_reachable(endpoint, "192.0.2.7"), "an address that no machine has"

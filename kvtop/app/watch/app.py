@@ -25,10 +25,13 @@ from kvtop.attach.fleet import Fleet, foreign
 from kvtop.attach.gpus import GpuWatch
 from kvtop.attach.replayed_fleet import ReplayedFleet
 from kvtop.attach.traffic import ServerTraffic
+from kvtop.view.clean import clean_line
 from kvtop.view.server_facts import max_model_len
 from kvtop.view.slo import Slo
 
 LOOK_SECONDS = 0.25
+WORDLESS_SECONDS = 3.0
+"""An exporter speaks once a second: after so long without a word the metrics are shown instead."""
 
 
 class WatchApp(Shell):
@@ -46,6 +49,8 @@ class WatchApp(Shell):
         """What is subscribed to, while it is shown."""
         self._may_move = len(fleet.servers) == 1
         """A lone server may be shown otherwise by itself."""
+        self._was_touched = False
+        """Somebody pressed a key: what is shown is theirs to choose."""
 
     def get_default_screen(self) -> Screen[None]:
         self.fleet_screen = FleetScreen(self.scene, self._setting, self.open_server)
@@ -95,6 +100,21 @@ class WatchApp(Shell):
             self.fleet.reject_tables(self.fleet.servers[tables.place.server])
             self._front().say(f"the exporter that was found is another server's: {why}", "warning")
 
+    def _give_way(self) -> None:
+        """Show metrics while an exporter that should be there says nothing, and its tables once it does."""
+        tables = self._tables
+        if tables is None:
+            return
+        if tables.comes_back and tables.feed.live.info is not None and isinstance(self.screen, ServerScreen):
+            tables.comes_back = False
+            self.open_tables()
+        elif self.screen is tables.screen and tables.wordless_s > WORDLESS_SECONDS:
+            tables.comes_back = not self._was_touched
+            self.leave_tables()
+            status = tables.feed.status
+            why = status.detail if status.state == "failed" else f"no word from the exporter at {tables.endpoint}"
+            self._front().say(f"{clean_line(why, 200)}; m shows its tables when it speaks", "warning")
+
     def _say_ends(self) -> None:
         """Say once why a recording, made or played, ended before its time."""
         made = self.fleet.recorder if isinstance(self.fleet, Fleet) else None
@@ -119,6 +139,7 @@ class WatchApp(Shell):
         self.scene.look()
         self._open_by_itself()
         self._turn_away()
+        self._give_way()
 
     def _front(self) -> WatchScreen | LiveScreen:
         """The screen in front, whatever dialogs are over it; before there is one, and after, the fleet's."""
@@ -139,6 +160,9 @@ class WatchApp(Shell):
 
     def on_key(self) -> None:
         self._may_move = False
+        self._was_touched = True
+        if self._tables is not None:
+            self._tables.comes_back = False
 
     # --- moving between screens ---------------------------------------------------------------------------------------
 

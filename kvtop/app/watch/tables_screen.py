@@ -7,6 +7,7 @@ looked at again as far as they were recorded here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Tables:
         leave: Callable[[], None],
     ) -> None:
         self.place = place
+        self.endpoint = endpoint
         history = History()
         recorder = Recorder([history])
         self.source = WatchedSource(ExportedSource(endpoint, recorder.add), traffic)
@@ -77,9 +79,13 @@ class Tables:
         self._recorder = recorder
         self._news = True
         """Something arrived since the last frame."""
+        self._asked_s = time.monotonic()
+        self.comes_back = False
+        """It was left for want of a word, and is to be shown once there is one."""
 
     def new_screen(self) -> TablesScreen:
         """A screen over what has been told so far: one that was left is gone."""
+        self._asked_s = time.monotonic()
         self.screen = TablesScreen(self._scene, self._setting, self._begin_again, self._leave)
         self.screen.destination = self._destination
         return self.screen
@@ -98,6 +104,11 @@ class Tables:
             self.screen.tick(self._news)
             self._news = False
 
+    @property
+    def wordless_s(self) -> float:
+        """Seconds that somebody has looked at it, for as long as the exporter has said nothing; else 0."""
+        return time.monotonic() - self._asked_s if self.source.age_s() is None else 0.0
+
     def close(self) -> None:
         self.source.close()
         self._recorder.close()
@@ -105,4 +116,5 @@ class Tables:
     def _begin_again(self) -> None:
         self.source.restart()
         self.feed.begin_again()
+        self._asked_s = time.monotonic()
         self.screen.redraw()
