@@ -161,7 +161,7 @@ class _Maker:
         self._names[sequence.seq] = sequence.name
         slot = view.slots.slot_of(sequence.seq)
         shared = int((view.blocks.ref_counts[sequence.table] > 1).sum()) if sequence.table else 0
-        waits = self._string(waits_for(sequence)) if sequence.status != "running" else 0
+        waits = self._string(waits_for(view, sequence)) if sequence.status != "running" else 0
         return [
             sequence.seq,
             slot % SLOTS + 1 if slot != NO_SLOT and sequence.table else 0,

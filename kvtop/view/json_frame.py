@@ -20,6 +20,7 @@ from kvtop.view.finding import Finding
 from kvtop.view.pool_view import PoolView
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
+from kvtop.view.wait_now import wait_now
 from kvtop.view.waste import measure_waste
 
 RECENT = 50
@@ -95,7 +96,7 @@ def _sequence(view: PoolView, sequence: SequenceView) -> dict[str, Any]:
         "priority": sequence.priority,
         "status": sequence.status,
         "state": state_of(sequence),
-        "wait": msgspec.to_builtins(sequence.wait) if sequence.wait else None,
+        "wait": msgspec.to_builtins(wait_now(view, sequence.wait)) if sequence.wait else None,
         "prompt_tokens": sequence.prompt_tokens,
         "generated_tokens": sequence.generated,
         "max_tokens": sequence.max_tokens,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvtop.engine.events import Admitted, Preempted, Resumed, Waits
-from kvtop.view.describe import wait_words
 from kvtop.view.finding import Case, Rule
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.series import BIN_SECONDS, Column
+from kvtop.view.wait_now import wait_words_now
 from kvtop.view.words import count, duration, share
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def head_starves(view: PoolView, now_s: float, held: bool) -> Case | None:
     return Case(
         "problem",
         f"{head.name} starves at the head of the queue",
-        f"it has stood there {duration(now_s - since)}: {wait_words(head.wait)}; {count(behind, 'sequence')} behind it",
+        f"it has stood there {duration(now_s - since)}: {wait_words_now(view, head.wait)}; "
+        f"{count(behind, 'sequence')} behind it",
         _WHAT_HELPS[head.wait.reason],
         head.seq,
     )

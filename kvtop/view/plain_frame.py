@@ -138,7 +138,7 @@ def _sequence(view: PoolView, row: SequenceView, width: int) -> str:
         f"{glyph(slot) if row.table else ' '}  {fit(row.name, width)}  {fit(state_of(row), 12)}  {row.tokens:>6,}  "
         f"{len(row.table):>6,}  {shared:>6,}  {made:>12}  {row.preemptions:>3,}"
     )
-    return line if row.status == "running" else f"{line}  {waits_for(row)}".rstrip()
+    return line if row.status == "running" else f"{line}  {waits_for(view, row)}".rstrip()
 
 
 def _findings(findings: Sequence[Finding]) -> list[str]:

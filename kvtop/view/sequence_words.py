@@ -1,10 +1,18 @@
-"""A sequence's state in a word, what it waits for in a few, and where it stands in a list. Plain functions of a
-SequenceView."""
+"""A sequence's state in a word, what it waits for now in a few, and where it stands in a list. Plain functions of a
+SequenceView and, where pool or queue decide, of the view."""
 
 from __future__ import annotations
 
-from kvtop.view.describe import wait_words
+from typing import TYPE_CHECKING
+
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.wait_now import is_met, wait_now, wait_words_now
+
+if TYPE_CHECKING:
+    from kvtop.view.pool_view import PoolView
+
+
+NEXT_STEP = "its turn comes with the next step"
 
 
 def state_of(row: SequenceView) -> str:
@@ -18,20 +26,24 @@ def state_of(row: SequenceView) -> str:
     return {"waiting": "waits", "swapped": "swapped", "finished": "ends"}[row.status]
 
 
-def waits_for(row: SequenceView, is_head: bool = False) -> str:
-    """Why it does not run, in a few words with the numbers. ``is_head``: nobody waits before it."""
-    if row.wait is None and row.status == "waiting":
-        return "its turn comes with the next step" if is_head else "behind others in the queue"
-    if row.wait is None:
-        return ""
-    return wait_words(row.wait)
+def first_waiting(view: PoolView) -> SequenceView | None:
+    """Who is first in the queue, as far as priorities and ages tell."""
+    return min(view.with_status("waiting"), key=lambda row: (row.priority, row.seq), default=None)
 
 
-def waits_briefly(row: SequenceView, head: str) -> str:
-    """The same where there is little room: ``needs 7, 0 free``. ``head``: the name of the one nobody waits before."""
-    wait = row.wait
-    if wait is None:
-        return ("the next step" if row.name == head else f"behind {head}") if row.status == "waiting" else ""
+def waits_for(view: PoolView, row: SequenceView) -> str:
+    """Why it does not run, in a few words with the numbers."""
+    return _out_of_turn(view, row) or (wait_words_now(view, row.wait) if row.wait is not None else "")
+
+
+def waits_briefly(view: PoolView, row: SequenceView) -> str:
+    """The same where there is little room: ``needs 7, 0 free``."""
+    told = _out_of_turn(view, row)
+    if told or row.wait is None:
+        return "the next step" if told == NEXT_STEP else told
+    wait = wait_now(view, row.wait)
+    if is_met(view, row.wait):
+        return "the next step"
     match wait.reason:
         case "seats":
             return f"no seat: {wait.running:,} run"
@@ -57,3 +69,14 @@ def reading_order(row: SequenceView) -> tuple[int, ...]:
     if row.status == "running":
         return 0, row.admitted_order, row.index
     return {"swapped": 1, "waiting": 2, "finished": 3}[row.status], row.priority, row.seq
+
+
+def _out_of_turn(view: PoolView, row: SequenceView) -> str:
+    """What is to be said of a waiting one that is not the head (what it lacked as the head is past), or a head that
+    was not looked at yet; else nothing."""
+    head = first_waiting(view) if row.status == "waiting" else None
+    if head is None:
+        return ""
+    if row is not head:
+        return f"behind {head.name}"
+    return NEXT_STEP if row.wait is None else ""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from kvtop.engine import events as e
-from kvtop.view.describe import describe, shortage_words, wait_words
+from kvtop.view.describe import describe, shortage_words
 from kvtop.view.event_log import LogEntry
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.wait_now import wait_words_now
 from kvtop.view.words import count, who
 
 if TYPE_CHECKING:
@@ -120,20 +119,15 @@ def _why_waiting(view: PoolView, sequence: SequenceView) -> str:
             return "waits for the next step"
         head = min(ahead, key=lambda s: (s.status != "swapped", s.priority, s.seq))
         assert head.wait is not None
-        return f"waits behind {who(view, head.seq)}, which waits: {_wait_now(head.wait, view)}"
+        return f"waits behind {who(view, head.seq)}, which waits: {wait_words_now(view, head.wait)}"
     if wait.reason not in ("blocks", "watermark"):
-        return f"waits: {_wait_now(wait, view)}"
+        return f"waits: {wait_words_now(view, wait)}"
     running = view.with_status("running")
     if not running:
-        return f"waits: {_wait_now(wait, view)}"
+        return f"waits: {wait_words_now(view, wait)}"
     largest = max(running, key=lambda s: (len(s.table), -s.seq))
     since = f" since step {largest.admitted_step:,}" if largest.admitted_step is not None else ""
-    return f"waits: {_wait_now(wait, view)}; {who(view, largest.seq)} has held {len(largest.table):,}{since}"
-
-
-def _wait_now(wait: e.Waits, view: PoolView) -> str:
-    """Why the head waits, with what is free and cached now: the event holds what there was when it began to wait."""
-    return wait_words(msgspec.structs.replace(wait, free=view.blocks.free, cached=view.blocks.cached))
+    return f"waits: {wait_words_now(view, wait)}; {who(view, largest.seq)} has held {len(largest.table):,}{since}"
 
 
 def _listed(names: list[str]) -> str:

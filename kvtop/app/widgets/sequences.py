@@ -42,8 +42,6 @@ class Sequences(Framed, can_focus=True):
         self._shown: list[SequenceView] = []
         self._pinned: SequenceView | None = None
         """The row under all others that stands there out of its order."""
-        self._head: SequenceView | None = None
-        """The waiting sequence that is first in the queue, as far as priorities and ages tell."""
 
     # --- which rows -----------------------------------------------------------------------------------------------
 
@@ -121,8 +119,6 @@ class Sequences(Framed, can_focus=True):
         self._pinned = pinned = self._first_waiting(shown)
         if pinned is not None:
             shown -= 1
-        waiting = self.scene.view.with_status("waiting")
-        self._head = min(waiting, key=lambda row: (row.priority, row.seq), default=None)
         most = max(len(row.table) for row in rows) or 1
         columns = Columns.for_width(width, max(len(row.name) for row in rows))
         lines = [columns.heading(self.scene, width)]
@@ -177,11 +173,7 @@ class Sequences(Framed, can_focus=True):
 
     def _reason(self, row: SequenceView, room: int) -> str:
         """What it waits for, in as many words as there is room for."""
-        head = self._head
-        if row is not head and row.status == "waiting" and head is not None:  # what it lacked at the head is past
-            return fit(f"behind {head.name}", room)
-        words = waits_for(row, row is head)
-        brief = waits_briefly(row, head.name if head is not None else "")
+        words, brief = waits_for(self.scene.view, row), waits_briefly(self.scene.view, row)
         return fit(words if cell_width(words) <= room else brief, room)
 
     def _state(self, row: SequenceView) -> tuple[str, Style]:
