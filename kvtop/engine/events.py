@@ -165,7 +165,7 @@ class Preempted(Event, frozen=True):
     freed: int
     """Blocks that nobody holds any more because of this (shared ones stay held)."""
     tokens: int
-    """Tokens whose KV must be recomputed, or copied back, before it goes on."""
+    """Tokens whose KV must be copied back before it goes on, or recomputed: at most, for it may find a prefix then."""
     preemptions: int
     """How often this sequence was preempted, this time included."""
     swap_full: bool = False

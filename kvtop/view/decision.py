@@ -138,8 +138,12 @@ def _preempted(event: e.Preempted, shortage: e.Shortage, victims: int, view: Poo
         turns = [Turn("try again?", False, "still short", "")]
     else:
         turns = [Turn("enough if cached ones go?", False, f"{shortage.cached:,} cached", "")]
-    cost = "swapped out" if event.mode == "swap" else "to recompute"
-    freed = f"{event.freed:,} of its {count(event.held, 'block')} freed, {event.tokens:,} tokens {cost}"
+    cost = (
+        f"{event.tokens:,} tokens swapped out"
+        if event.mode == "swap"
+        else f"up to {event.tokens:,} tokens to recompute"
+    )
+    freed = f"{event.freed:,} of its {count(event.held, 'block')} freed, {cost}"
     turns.append(Turn(f"the victim, by rule {event.rule}?", None, who(view, event.seq), f"preempt: {freed}"))
     if event.seq == shortage.seq:
         turns.append(Turn("try again?", False, "it was the victim itself", WAITS))

@@ -110,7 +110,7 @@ def _preempted(event: e.Preempted, view: PoolView) -> str:
     if event.mode == "swap":
         then = f"{event.tokens:,} tokens swapped out"
     else:
-        then = f"{event.tokens:,} tokens to recompute" + (" (swap space is full)" if event.swap_full else "")
+        then = f"up to {event.tokens:,} tokens to recompute" + (" (swap space is full)" if event.swap_full else "")
     return f"preempt {who(view, event.seq)}  {rule}{why}; {event.freed:,} freed, {then}"
 
 

@@ -51,16 +51,19 @@ def head_since(view: PoolView, head: SequenceView) -> float | None:
 
 
 def head_starves(view: PoolView, now_s: float, held: bool) -> Case | None:
-    """The head of the queue has stood there for long, and all behind it with it."""
+    """The head of the queue has stood there for long, and all behind it with it, the engine not being paused."""
     head = head_of_queue(view)
     since = head_since(view, head) if head is not None else None
-    if head is None or head.wait is None or since is None or now_s - since < STARVED_SECONDS:
+    if head is None or head.wait is None or since is None:
+        return None
+    stood_s = view.pauses.outside(since, now_s)
+    if stood_s < STARVED_SECONDS:
         return None
     behind = len(view.with_status("waiting")) + len(view.with_status("swapped")) - 1
     return Case(
         "problem",
         f"{head.name} starves at the head of the queue",
-        f"it has stood there {duration(now_s - since)}: {wait_words_now(view, head.wait)}; "
+        f"it has stood there {duration(stood_s)}: {wait_words_now(view, head.wait)}; "
         f"{count(behind, 'sequence')} behind it",
         _WHAT_HELPS[head.wait.reason],
         head.seq,

@@ -1,7 +1,7 @@
 """One sequence's life: what it went through from step to step, and how many blocks it held meanwhile.
 
 Kept from events as they come, of bounded size: of a very long life the beginning is forgotten, and the curve of blocks
-is thinned. Steps and wall seconds, side by side: while an engine is paused steps stand still and seconds don't.
+is thinned. Steps and wall seconds, side by side; while the engine is paused neither counts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from bisect import bisect_right
 from typing import Literal, TypeVar
 
 import msgspec
+
+from kvtop.view.pauses import Pauses
 
 Phase = Literal["waits", "prefill", "decode", "preempted", "swapped", "recompute"]
 """``preempted``: its KV is gone and it waits; ``recompute``: the prefill of what was lost."""
@@ -35,7 +37,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A stretch with its end: ``steps`` and ``seconds`` it lasted."""
+    """A stretch with its end: ``steps`` it lasted, and ``seconds`` in which the engine was not paused."""
 
     phase: Phase
     since_step: int
@@ -76,17 +78,17 @@ class Life(msgspec.Struct):
     def most_blocks(self) -> int:
         return max((blocks for _, blocks in self.levels), default=0)
 
-    def spans(self, end_step: int, end_s: float) -> list[Span]:
+    def spans(self, end_step: int, end_s: float, pauses: Pauses) -> list[Span]:
         """Its stretches up to now, or up to its end."""
         ends = [(after.since_step, after.since_s) for after in self.stretches[1:]] + [(end_step, end_s)]
         return [
-            Span(now.phase, now.since_step, max(0, step - now.since_step), max(0.0, wall_s - now.since_s))
+            Span(now.phase, now.since_step, max(0, step - now.since_step), pauses.outside(now.since_s, wall_s))
             for now, (step, wall_s) in zip(self.stretches, ends, strict=True)
         ]
 
-    def frozen_seconds(self, end_step: int, end_s: float) -> float:
+    def frozen_seconds(self, end_step: int, end_s: float, pauses: Pauses) -> float:
         """All the time it stood still after it had begun to give out tokens."""
-        spans = self.spans(end_step, end_s)
+        spans = self.spans(end_step, end_s, pauses)
         first = next((i for i, span in enumerate(spans) if span.phase == "decode"), len(spans))
         return sum(span.seconds for span in spans[first:] if span.phase in FROZEN)
 

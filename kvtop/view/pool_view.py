@@ -15,6 +15,7 @@ from kvtop.view import block_events, sequence_events
 from kvtop.view.blocks_view import BlocksView
 from kvtop.view.event_log import EventLog
 from kvtop.view.owner_slots import OwnerSlots
+from kvtop.view.pauses import Pauses
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.series import PressureSeries
 from kvtop.view.snapshot_load import load_snapshot
@@ -42,6 +43,7 @@ class PoolView:
         self.settings: dict[str, str] = {}
         """Settings that can change while running, as they are now."""
         self.paused = False
+        self.pauses = Pauses()
         self.number = 0
         """Number of the last batch applied."""
         self.step = 0

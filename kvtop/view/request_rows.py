@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvtop.view.life import Life
+from kvtop.view.life import Life, Span
+from kvtop.view.pauses import Pauses
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
 
@@ -38,20 +39,32 @@ class RequestRow:
     """Its last step; the present one if it is not over."""
     end_s: float
     life: Life
+    pauses: Pauses
     text: str
 
     @property
+    def spans(self) -> list[Span]:
+        """What it went through up to now, or up to its end."""
+        return self.life.spans(self.end_step, self.end_s, self.pauses)
+
+    @property
+    def frozen_s(self) -> float:
+        """All the time it stood still after it had begun to give out tokens."""
+        return self.life.frozen_seconds(self.end_step, self.end_s, self.pauses)
+
+    @property
     def waited_s(self) -> float | None:
-        """From its arrival to its first admission, or to now if it still waits for that."""
-        spans = self.life.spans(self.end_step, self.end_s)
-        return spans[0].seconds if spans and spans[0].phase == "waits" and not self.life.is_cut else None
+        """All the time it stood in a queue: before its first admission, and while it was preempted or swapped out."""
+        if self.life.is_cut or not self.life.stretches:
+            return None
+        return sum(span.seconds for span in self.spans if span.phase in ("waits", "preempted", "swapped"))
 
     @property
     def first_token_after_s(self) -> float | None:
-        """From its arrival to its first token."""
+        """From its arrival to its first token, but for what the engine was paused."""
         if self.first_token_s is None or self.queued_s is None:
             return None
-        return self.first_token_s - self.queued_s
+        return self.pauses.outside(self.queued_s, self.first_token_s)
 
 
 def request_rows(view: PoolView, now_s: float) -> list[RequestRow]:
@@ -63,7 +76,7 @@ def request_rows(view: PoolView, now_s: float) -> list[RequestRow]:
     going_on.sort(key=lambda sequence: (came[sequence.request_id], sequence.index))
     return [
         *(_alive(view, sequence, now_s) for sequence in going_on),
-        *(_over(ended) for ended in reversed(view.ended)),
+        *(_over(view, ended) for ended in reversed(view.ended)),
     ]
 
 
@@ -85,11 +98,12 @@ def _alive(view: PoolView, sequence: SequenceView, now_s: float) -> RequestRow:
         end_step=view.step,
         end_s=now_s,
         life=sequence.life,
+        pauses=view.pauses,
         text=sequence.text,
     )
 
 
-def _over(ended: EndedRequest) -> RequestRow:
+def _over(view: PoolView, ended: EndedRequest) -> RequestRow:
     return RequestRow(
         name=ended.name,
         request_id=ended.request_id,
@@ -107,5 +121,6 @@ def _over(ended: EndedRequest) -> RequestRow:
         end_step=ended.ended_step,
         end_s=ended.ended_s,
         life=ended.life,
+        pauses=view.pauses,
         text=ended.text,
     )

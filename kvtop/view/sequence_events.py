@@ -220,7 +220,7 @@ def advanced(view: PoolView, event: e.Advanced) -> None:
                 blocks.append(sequence.table[logical])
                 fills.append(min(size, stop - logical * size))
         if token >= 0:
-            sequence.add_token(text, view.step, view.wall_s)
+            sequence.add_token(text, view.step, view.wall_s, view.pauses)
             if not sequence.beam_width:
                 view.counters.generated_tokens += 1
     if blocks:
@@ -237,6 +237,7 @@ def step_timed(view: PoolView, event: e.StepTimed) -> None:
 def changed(view: PoolView, event: e.Changed) -> None:
     if event.name == "paused":
         view.paused = event.new == "true"
+        view.pauses.note(view.paused, view.wall_s)
     elif event.name != "priority":
         view.settings[event.name] = event.new
     else:

@@ -12,6 +12,7 @@ import msgspec
 from kvtop.engine.events import FinishReason, PreemptMode, SequenceState, SequenceStatus, Waits, from_runs
 from kvtop.view.clean import clean_line, clean_text
 from kvtop.view.life import Life, Phase
+from kvtop.view.pauses import Pauses
 
 TEXT_TAIL = 2_000
 """Characters of generated text kept for each sequence."""
@@ -64,7 +65,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
     last_token_s: float | None = None
     last_token_step: int | None = None
     longest_gap_s: float = 0.0
-    """The longest time between two of its tokens so far."""
+    """The longest time between two of its tokens so far, but for what the engine was paused."""
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     """The stop string (untrusted) or token id that ended it."""
@@ -106,11 +107,12 @@ class SequenceView(msgspec.Struct, kw_only=True):
         """Steps since its last token, at ``step``; None before the first one, or when unknown."""
         return None if self.last_token_step is None else step - self.last_token_step
 
-    def frozen_seconds(self, now_s: float) -> float | None:
-        """Seconds since its last token, at wall time ``now_s``; None before the first one, or when unknown."""
-        return None if self.last_token_s is None else now_s - self.last_token_s
+    def frozen_seconds(self, now_s: float, pauses: Pauses) -> float | None:
+        """Seconds since its last token, at wall time ``now_s``, in which the engine was not paused; None before the
+        first one, or when unknown."""
+        return None if self.last_token_s is None else pauses.outside(self.last_token_s, now_s)
 
-    def add_token(self, text: str, step: int, wall_s: float) -> None:
+    def add_token(self, text: str, step: int, wall_s: float, pauses: Pauses) -> None:
         """It gained a token, and ``text`` became final with it."""
         self.tokens += 1
         if text:
@@ -118,7 +120,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
         if self.last_token_s is None:
             self.first_token_s = self.first_token_s or wall_s
         else:
-            self.longest_gap_s = max(self.longest_gap_s, wall_s - self.last_token_s)
+            self.longest_gap_s = max(self.longest_gap_s, pauses.outside(self.last_token_s, wall_s))
         self.last_token_s = wall_s
         self.last_token_step = step
         self.life.enter("decode", step + 1, wall_s)

@@ -41,6 +41,7 @@ def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
     view.counters = msgspec.structs.replace(snapshot.counters)
     view.settings = dict(snapshot.settings)
     view.paused = snapshot.paused
+    view.pauses.note(view.paused, view.wall_s)
     _take_news(view, batch)
     _load_sequences(view, snapshot)
     _load_blocks(view, snapshot)

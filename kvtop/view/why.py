@@ -105,8 +105,9 @@ def _stood_still(view: PoolView, sequence: SequenceView) -> str:
             )
             rule = "the operator" if event.rule == "operator" else f"rule {event.rule}"
             verb = "swapped out" if event.mode == "swap" else "preempted"
-            cost = "to copy back" if event.mode == "swap" else "to recompute"
-            lost = f"{count(event.held, 'block')}, {count(event.tokens, 'token')} {cost}"
+            tokens = count(event.tokens, "token")
+            cost = f"{tokens} to copy back" if event.mode == "swap" else f"up to {tokens} to recompute"
+            lost = f"{count(event.held, 'block')}, {cost}"
             return f"was {verb} at step {entry.step:,} by {rule}{why}: {lost}; it "
     return ""
 

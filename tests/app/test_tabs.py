@@ -76,7 +76,7 @@ async def test_a_life_tells_every_stretch_with_its_steps(source: SteppedSource) 
         app.live.select(frozen.seq)
         await settle(app, pilot)
         shown = " ".join(text(app).replace("│", " ").split())
-        for span in frozen.life.spans(frozen.end_step, frozen.end_s):
+        for span in frozen.spans:
             assert f"{span.phase} from step {span.since_step} {span.steps} step" in shown
         assert "frozen " in shown and "✕" in shown
 

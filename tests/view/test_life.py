@@ -6,6 +6,7 @@ import pytest
 
 from kvtop.engine.control import Abort, Preempt
 from kvtop.view.life import FROZEN, MOST_LEVELS, MOST_STRETCHES, Life, columns_of
+from kvtop.view.pauses import Pauses
 from kvtop.view.request_rows import RequestRow, request_rows
 from tests.view.watched_engine import WatchedEngine, request
 
@@ -15,7 +16,7 @@ def row_of(engine: WatchedEngine, name: str) -> RequestRow:
 
 
 def phases(row: RequestRow) -> list[tuple[str, int]]:
-    return [(span.phase, span.steps) for span in row.life.spans(row.end_step, row.end_s)]
+    return [(span.phase, span.steps) for span in row.spans]
 
 
 def test_a_request_waits_is_prefilled_in_chunks_and_decodes() -> None:
@@ -100,7 +101,7 @@ def test_a_short_freeze_stays_in_sight_in_a_narrow_chart() -> None:
     life.enter("decode", 502, 5.2)
     shown = [column.phase for column in columns_of(life, 1_000, 20)]
     assert shown.count("preempted") == 1 and shown[0] == "waits" and set(shown[1:9]) == {"decode"}
-    assert life.frozen_seconds(1_000, 9.0) == pytest.approx(0.2)
+    assert life.frozen_seconds(1_000, 9.0, Pauses()) == pytest.approx(0.2)
 
 
 def test_a_chart_has_no_more_columns_than_steps() -> None:

@@ -145,7 +145,7 @@ def test_a_frozen_sequence_knows_for_how_long() -> None:
     frozen, running = engine.view.sequences[2], engine.view.sequences[1]
     assert (frozen.frozen, running.frozen) == (True, False)
     assert frozen.frozen_steps(engine.view.step + 3) == 4
-    assert frozen.frozen_seconds(107.0) == 7.0
+    assert frozen.frozen_seconds(107.0, engine.view.pauses) == 7.0
     engine.clock.now = 130.0
     engine.run(30)
     gaps = {ended.name: ended.longest_gap_s for ended in engine.view.ended}

@@ -61,7 +61,7 @@ def test_a_preemption_says_who_by_which_rule_for_whom_and_at_what_cost() -> None
     engine.run_until("preempted")
     lines = engine.lines()
     assert "short A req-1 needed 1 block, 0 free" in lines
-    assert "preempt B req-2  newest; A req-1 needed 1 block, 0 free; 3 freed, 6 tokens to recompute" in lines
+    assert "preempt B req-2  newest; A req-1 needed 1 block, 0 free; 3 freed, up to 6 tokens to recompute" in lines
     assert "free B req-2  3 blocks given up: 3 free now" in lines
     assert sequence_in_question(engine.view) == 1
     path = decision_path(engine.view, 1)
@@ -73,7 +73,7 @@ def test_a_preemption_says_who_by_which_rule_for_whom_and_at_what_cost() -> None
         ("free blocks?", True),
     ]
     assert path[3].numbers == "B req-2"
-    assert path[3].then == "preempt: 3 of its 3 blocks freed, 6 tokens to recompute"
+    assert path[3].then == "preempt: 3 of its 3 blocks freed, up to 6 tokens to recompute"
     assert path[4].numbers == "needs 1, 3 free"
 
 
@@ -176,7 +176,7 @@ def test_the_operator_is_named_as_the_cause() -> None:
     engine.send(Set(name="watermark", value="0.2"))
     lines = engine.lines()
     assert "operator  preempt 2 recompute" in lines
-    assert "preempt B req-2  by the operator; 2 freed, 4 tokens to recompute" in lines
+    assert "preempt B req-2  by the operator; 2 freed, up to 4 tokens to recompute" in lines
     assert "change watermark  0.0 → 0.2" in lines
     assert "by the operator" in why_sequence(engine.view, 2)
     engine.send(Abort(request_id="req-1"))

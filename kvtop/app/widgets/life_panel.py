@@ -45,7 +45,7 @@ class LifePanel(Framed):
         named, row = self.scene.palette.named, self._row()
         if row is None:
             return ()
-        frozen_s = row.life.frozen_seconds(row.end_step, row.end_s)
+        frozen_s = row.frozen_s
         return [(f"frozen {duration(frozen_s)}", named.warning)] if frozen_s else [("never frozen", named.muted)]
 
     def content(self, width: int, height: int) -> Sequence[Line]:
@@ -54,7 +54,7 @@ class LifePanel(Framed):
             return [((" choose a request: ↑ ↓", named.muted),)]
         if not row.life.stretches:
             return self._told(row, width)
-        spans = row.life.spans(row.end_step, row.end_s)
+        spans = row.spans
         columns = columns_of(row.life, row.end_step, width - 2)
         told = self._told(row, width)
         rows = max(2, min(_MOST_ROWS, height - 4 - len(told) - min(len(spans), 6)))

@@ -29,9 +29,9 @@ class _Column(NamedTuple):
 _COLUMNS = (
     _Column("prompt", 8, lambda row: f"{row.prompt_tokens:,}"),
     _Column("made", 8, lambda row: f"{row.generated:,}"),
-    _Column("waited", 10, lambda row: duration(row.waited_s)),
-    _Column("first in", 10, lambda row: duration(row.first_token_after_s)),
-    _Column("pause", 10, lambda row: duration(row.longest_gap_s) if row.longest_gap_s else "·"),
+    _Column("waited", 12, lambda row: duration(row.waited_s)),
+    _Column("first in", 12, lambda row: duration(row.first_token_after_s)),
+    _Column("pause", 12, lambda row: duration(row.longest_gap_s) if row.longest_gap_s else "·"),
     _Column("out", 5, lambda row: f"✕{row.preemptions}" if row.preemptions else "·"),
     _Column("cached", 8, lambda row: f"{row.cached_tokens:,}" if row.cached_tokens else "·"),
 )

@@ -37,7 +37,7 @@ class TextPanel(Framed):
         named, row = self.scene.palette.named, self._row()
         if row is None:
             return ()
-        still_s = row.frozen_seconds(self.scene.now_s) if row.frozen else None
+        still_s = row.frozen_seconds(self.scene.now_s, self.scene.view.pauses) if row.frozen else None
         if still_s is not None and still_s >= FROZEN_FROM_S:
             return [(f" stands still for {duration(still_s)} ", named.badge)]
         return [(f"{row.generated:,} of {row.max_tokens:,} tokens", named.muted)]
