@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LEAST_SEEN_SECONDS = 15.0
 """A rate is no rate before that."""
 STEADY_PER_MINUTE, CALM_PER_MINUTE = 2.0, 0.5
+MANY_PREEMPTIONS, MANY_SECONDS, LEAST_MANY_SECONDS = 3, 15.0, 6.0
+"""So many in so short a time are a rate that needs no longer look, if they are spread over it."""
 FULL_SECONDS = 5.0
 ENDED_LOOKED_AT = 50
 OFTEN = 5
@@ -37,7 +39,7 @@ def admission_exceeds_memory(view: PoolView, now_s: float, held: bool) -> Case |
         return None
     lately = view.series.gained(Column.PREEMPTIONS, now_s, thrown[1] / 2)
     steady = lately is not None and 0 < lately[0] < thrown[0]  # some in both halves: more than one bad moment
-    if not held and (not steady or thrown[1] < LEAST_SEEN_SECONDS):
+    if not held and not _plainly_many(view, now_s) and (not steady or thrown[1] < LEAST_SEEN_SECONDS):
         return None
     return Case(
         "problem",
@@ -45,6 +47,16 @@ def admission_exceeds_memory(view: PoolView, now_s: float, held: bool) -> Case |
         f"{per_minute:.1f} preemptions/min over the last {duration(thrown[1])}{_price(view, now_s)}",
         _admit_less(view),
     )
+
+
+def _plainly_many(view: PoolView, now_s: float) -> bool:
+    """Many preemptions lately, some of them in the first and some in the last third of that time."""
+    lately = view.series.gained(Column.PREEMPTIONS, now_s, MANY_SECONDS)
+    if lately is None or lately[0] < MANY_PREEMPTIONS or lately[1] < LEAST_MANY_SECONDS:
+        return False
+    last = view.series.gained(Column.PREEMPTIONS, now_s, lately[1] / 3)
+    last_two = view.series.gained(Column.PREEMPTIONS, now_s, 2 * lately[1] / 3)
+    return last is not None and last_two is not None and last[0] > 0 and last_two[0] < lately[0]
 
 
 def _price(view: PoolView, now_s: float) -> str:

@@ -70,6 +70,28 @@ def test_a_burst_in_one_moment_is_no_steady_rate() -> None:
     assert "admission" not in made.standing
 
 
+def test_many_preemptions_in_a_short_time_are_found_before_a_minute_is_over_wherever_they_begin() -> None:
+    for quiet_s in (0, 90):
+        made = under_pressure()
+        made.run(quiet_s + 1)
+        for _ in range(4):
+            preempt(made)
+            made.run(3)
+        assert found(made, "admission").case.headline == "admission exceeds memory"
+        made.run(30)
+        assert "admission" in made.standing and not made.log.past
+
+
+def test_three_preemptions_within_a_second_or_two_are_no_rate() -> None:
+    made = under_pressure()
+    made.run(40)
+    for _ in range(3):
+        preempt(made)
+        made.run(0.5)
+    made.run(28)
+    assert "admission" not in made.standing
+
+
 def test_a_rate_that_wavers_around_the_threshold_fires_once_and_calm_resolves_it() -> None:
     made = under_pressure()
     for pause in (15, 15, 40, 25, 50, 20, 45, 30):
