@@ -107,7 +107,7 @@ class DeepLook:
         if view is not None and view.info is not None:
             blocks = view.blocks
             held = f"{blocks.active:,} held, {blocks.cached:,} cached, {blocks.free:,} free of {blocks.num_blocks:,}"
-            thrown = f"{view.counters.preemptions:,} preemptions since watching began"
+            thrown = f"{view.counters.preemptions:,} preemptions since the server started"
             lines.append(f"true tables: blocks {held}; {len(view.with_status('running')):,} running; {thrown}")
         return lines
 

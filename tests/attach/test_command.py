@@ -15,6 +15,9 @@ from kvtop.view.fleet import FleetRow, fleet_total
 from tests.attach.fake_server import FakeHttp, fake_http
 from tests.attach.recorded import pages
 from tests.attach.test_metrics import page_of, two_ranks
+from tests.attach.test_screens import MATCHING, Exporting, exporting
+
+__all__ = ["exporting"]
 
 DEAD = "127.0.0.1:9"
 
@@ -193,3 +196,11 @@ def play(server: FakeHttp) -> None:
             return next(following).body.encode()
 
     server.pages = Pages()
+
+
+def test_preemptions_of_the_tables_are_those_since_the_server_started(
+    exporting: Exporting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fake_http(MATCHING) as server:
+        code, out, _ = attach(capsys, server.url, "--tables", exporting.address, "--once")
+    assert code == 0 and "preemptions since the server started" in " ".join(out.split())
