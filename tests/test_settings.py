@@ -64,6 +64,7 @@ def test_every_engine_setting_can_be_set_and_the_rest_keep_their_default(tmp_pat
             "block_size = 1\n",
             "unknown section 'block_size', expected attach, engine, keys, model, screen, vllm; ignored",
         ),
+        ("[attach]\nslo = 'fast'\n", "attach.slo is 'fast', expected limits such as 'ttft<1 inter_token<0.1'"),
         ("[engine\n", "cannot be read as TOML"),
         ("[engine]\nnum_blocks = 4\nkv_memory = '1GiB'\n", "num_blocks and kv_memory exclude each other"),
     ],

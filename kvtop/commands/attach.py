@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if not targets:
         raise WrongUsage("name a server, or a file of them with --targets")
     settings = settings_from(args)
-    slo = _limits(settings)
+    slo = parse_slo(settings["slo"])
     recorder = _recorder(args, targets)
     fleet = Fleet(
         targets,
@@ -146,13 +146,6 @@ def _targets(args: argparse.Namespace) -> list[Target]:
     if ("replay" in given or "topic" in given) and "events" not in given:
         raise WrongUsage("--replay and --topic need --events ADDRESS: without it the server is asked for all three")
     return [with_options(target, given) for target in targets] if given else targets
-
-
-def _limits(settings: Settings) -> Slo:
-    try:
-        return parse_slo(settings["slo"])
-    except ValueError as error:
-        raise WrongUsage(f"slo is {settings['slo']!r}, expected {error}") from None
 
 
 class Look:

@@ -133,6 +133,7 @@ def test_a_file_of_targets_names_them(capsys: pytest.CaptureFixture[str], tmp_pa
         ((DEAD, "--fail-if", "speed>3"), "there is no figure 'speed'"),
         (("--targets", "/nowhere"), "cannot be read"),
         ((DEAD, "--interval", "0"), "--interval"),
+        ((DEAD, "--slo", "fast"), "--slo: is 'fast', expected limits such as"),
     ],
 )
 def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,3 +205,13 @@ def test_preemptions_of_the_tables_are_those_since_the_server_started(
     with fake_http(MATCHING) as server:
         code, out, _ = attach(capsys, server.url, "--tables", exporting.address, "--once")
     assert code == 0 and "preemptions since the server started" in " ".join(out.split())
+
+
+def test_wrong_limits_in_the_environment_are_a_warning_and_the_look_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVTOP_SLO", "fast")
+    with fake_http(recorded_page()) as server:
+        code, out, err = attach(capsys, server.url, "--once")
+    assert code == 0 and "live" in out
+    assert err.startswith("kvtop: warning: KVTOP_SLO: is 'fast', expected limits such as 'ttft<1 inter_token<0.1'")
