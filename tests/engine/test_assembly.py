@@ -28,9 +28,9 @@ import psutil, torch
 from kvtop.kernels.linear import make_linear
 torch.set_num_threads(1)
 linear = make_linear(torch.randn(960, 576, dtype=torch.bfloat16))
-x = torch.randn(900, 576, dtype=torch.bfloat16)
-for tokens in range(1, 901):
-    if tokens == 200:
+x = torch.randn(500, 576, dtype=torch.bfloat16)
+for tokens in range(1, 501):
+    if tokens == 100:
         before = psutil.Process().memory_info().rss
     linear(x[:tokens])
 print((psutil.Process().memory_info().rss - before) >> 20)
@@ -38,9 +38,9 @@ print((psutil.Process().memory_info().rss - before) >> 20)
 
 
 def test_steps_of_ever_other_sizes_take_no_ever_more_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", BUILD + RAGGED], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", BUILD + RAGGED], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 60, "MiB that 700 numbers of tokens took"
+    assert int(done.stdout) < 60, "MiB that 400 numbers of tokens took"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_an_engine_s_threads_spin_only_briefly_unless_the_user_says_otherwise(ow
     environ = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     # OpenMP itself says what it has read
     environ |= {"OMP_DISPLAY_ENV": "verbose"} | own
-    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=120, env=environ)
+    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, timeout=300, env=environ)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"GOMP_SPINCOUNT\s*=\s*'(\w+)'", done.stderr) == [str(turns)]
