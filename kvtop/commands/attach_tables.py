@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +19,8 @@ from kvtop.view.fleet import LATENCIES, LENGTHS, FleetRow, FleetTotal
 from kvtop.view.fleet_findings import where
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
+UNCUT_WIDTH = 10_000
+"""Columns where there is no terminal: a table takes what it needs of them."""
 
 
 def fleet_as_json(
@@ -63,7 +67,8 @@ def print_fleet(
     rows: Sequence[FleetRow], deep: Sequence[Sequence[str]], total: FleetTotal, findings: Mapping[str, Case]
 ) -> None:
     """The table, to stdout, what was heard beyond metrics, and the findings below it."""
-    console = Console(highlight=False)
+    is_cut = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(highlight=False, width=None if is_cut else UNCUT_WIDTH)
     table = Table(box=None, pad_edge=False)
     table.add_column("server", no_wrap=True, overflow="ellipsis", min_width=8)
     for title in ("rank", "state", "usage", "run", "wait", "preempt/min", "hit", "in/s", "out/s"):

@@ -215,3 +215,16 @@ def test_wrong_limits_in_the_environment_are_a_warning_and_the_look_goes_on(
         code, out, err = attach(capsys, server.url, "--once")
     assert code == 0 and "live" in out
     assert err.startswith("kvtop: warning: KVTOP_SLO: is 'fast', expected limits such as 'ttft<1 inter_token<0.1'")
+
+
+def test_where_stdout_is_no_terminal_nothing_is_cut_unless_columns_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = "a-server-whose-name-is-longer-than-its-column-may-be"
+    with fake_http(recorded_page()) as server:
+        _, out, _ = attach(capsys, f"{name} = {server.url}", "--once")
+        assert name in out and "…" not in out and "token p50 p95" in out.splitlines()[0]
+        monkeypatch.setenv("COLUMNS", "80")
+        _, out, _ = attach(capsys, f"{name} = {server.url}", "--once")
+        assert name not in out and max(map(len, out.splitlines())) <= 80
