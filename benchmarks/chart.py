@@ -11,6 +11,8 @@ from pathlib import Path
 from benchmarks.cpu.rounds import Row
 
 WIDTH, LEFT, RIGHT, BAR, GAP = 860, 330, 150, 20, 10
+NEAR = 60
+"""A mark so near behind the end of its bar would cross the figure: that stands behind the mark then."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +60,8 @@ def draw(path: Path, title: str, setting: str, bars: list[Bar], legend: str) -> 
         top = 66 + index * (BAR + GAP)
         mark = LEFT + bar.limit * scale
         colour = "#2b7a78" if bar.holds else "#b5533c"
-        after = max(LEFT + bar.length * scale, mark if bar.length < bar.limit < 1.1 * bar.length else 0) + 8
+        end = LEFT + bar.length * scale
+        after = 8 + (mark if end < mark < end + NEAR else end)
         parts += [
             f'<text x="{LEFT - 10}" y="{top + 15}" text-anchor="end">{escape(bar.name)}</text>',
             f'<rect x="{LEFT}" y="{top}" width="{bar.length * scale:.1f}" height="{BAR}" fill="{colour}"/>',
