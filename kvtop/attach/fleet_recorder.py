@@ -39,7 +39,7 @@ class FleetRecorder:
         self._since_s = wall()
         self._written = 0
         now_s = wall()
-        self._write(form.TARGETS, [form.Watched(target.name, target.base) for target in targets], now_s)
+        self._write(form.TARGETS, [form.Watched(target.name, target.shown) for target in targets], now_s)
 
     @property
     def sink(self) -> FileSink:

@@ -206,6 +206,9 @@ class KvWatch:
                 return
             except NoSources as error:
                 self.no_events = clean_line(str(error), 200)
+            except httpx2.HTTPStatusError as error:  # whose own words hold the address, password and all
+                status = error.response.status_code
+                self.no_events = f"it cannot be asked where it publishes: HTTP status {status}"
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
                 self.no_events = f"it cannot be asked where it publishes: {clean_line(str(error), 200)}"
             self._closing.wait(ASK_SECONDS)

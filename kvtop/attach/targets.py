@@ -45,6 +45,12 @@ class Target:
         return f"{there}:{int(port) + rank}" if port.isdecimal() else address
 
     @property
+    def shown(self) -> str:
+        """``base`` without the user and password it may hold, for screens and files."""
+        parts = urlsplit(self.base)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    @property
     def host(self) -> str:
         """Host name or address, for sockets of the same server; IPv6 in brackets."""
         host = urlsplit(self.base).hostname or ""
@@ -100,7 +106,8 @@ def _parse_address(text: str) -> Target:
         raise TargetError(f"{text.strip()!r}: expected the address of a server, such as http://localhost:8000")
     path = parts.path.rstrip("/")
     base = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/metrics')}"
-    return Target(name or base.partition("://")[2], base, f"{base}/metrics")
+    target = Target("", base, f"{base}/metrics")
+    return replace(target, name=name or target.shown.partition("://")[2])
 
 
 def _has_name(text: str) -> bool:

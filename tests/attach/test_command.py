@@ -11,6 +11,9 @@ import pytest
 
 from kvtop import cli
 from kvtop.attach.conditions import ConditionError, Verdict, parse_condition
+from kvtop.attach.kv_watch import KvWatch
+from kvtop.attach.replayed_fleet import ReplayedFleet
+from kvtop.attach.targets import parse_target
 from kvtop.view.fleet import FleetRow, fleet_total
 from tests.attach.fake_server import FakeHttp, fake_http
 from tests.attach.recorded import pages
@@ -228,3 +231,32 @@ def test_where_stdout_is_no_terminal_nothing_is_cut_unless_columns_says_so(
         monkeypatch.setenv("COLUMNS", "80")
         _, out, _ = attach(capsys, f"{name} = {server.url}", "--once")
         assert name not in out and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_password_in_an_address_is_sent_and_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "new.kvrec"
+    with fake_http(recorded_page()) as server:
+        address = server.url.replace("http://", "http://user:se@cret@")
+        _, out, err = attach(capsys, address, "--once")
+        _, as_json, _ = attach(capsys, address, "--once", "--json", "--record", str(path))
+        server.status = 401
+        code, _, refused = attach(capsys, address, "--once")
+    assert code == 1 and "HTTP status 401" in refused
+    assert f"127.0.0.1:{server.port}" in out and json.loads(as_json)["ranks"][0]["server"] == f"127.0.0.1:{server.port}"
+    assert not any(part in out + err + as_json + refused for part in ("user", "cret"))
+    assert parse_target(address).metrics == f"{address}/metrics"
+    assert ReplayedFleet(path).servers[0].target.base == server.url
+
+
+def test_a_refusal_to_name_publishers_tells_no_password() -> None:
+    with fake_http() as server:
+        server.set_json("/kv_event_sources", {})
+        server.status = 401
+        target = parse_target(server.url.replace("http://", "http://user:secret@"))
+        watch = KvWatch(target)
+        watch.start()
+        end = time.monotonic() + 5
+        while "401" not in watch.no_events and time.monotonic() < end:
+            time.sleep(0.01)
+        watch.close()
+    assert watch.no_events == "it cannot be asked where it publishes: HTTP status 401"
