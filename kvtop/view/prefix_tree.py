@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtop.view.blocks_view import UNKNOWN_PARENT, BlocksView
+from kvtop.view.tree_lines import rows_of_tree
 
 if TYPE_CHECKING:
     from kvtop.view.pool_view import PoolView
@@ -53,18 +54,7 @@ class PrefixTree:
 
     def rows(self) -> list[tuple[Branch, str]]:
         """Every branch, parents first, with the lines that lead to it: ``"│  ├─ "``."""
-        found: list[tuple[Branch, str]] = []
-        waiting = [(branch, "", "", "") for branch in reversed(self.branches)]
-        while waiting:
-            branch, before, bend, rail = waiting.pop()
-            found.append((branch, before + bend))
-            last = len(branch.branches) - 1
-            for index in range(last, -1, -1):
-                ends = index == last
-                waiting.append(
-                    (branch.branches[index], before + rail, "└─ " if ends else "├─ ", "   " if ends else "│  ")
-                )
-        return found
+        return rows_of_tree(self.branches)
 
 
 def prefix_tree(view: PoolView) -> PrefixTree:

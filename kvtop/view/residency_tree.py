@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kvtop.attach.kv_events import Hash
 from kvtop.view.residency import Node, Residency, Scope
+from kvtop.view.tree_lines import rows_of_tree
 
 MOST_BLOCKS = 20_000
 
@@ -40,18 +41,7 @@ class ContentTree:
 
     def rows(self) -> list[tuple[ContentBranch, str]]:
         """Every branch, parents first, with the lines that lead to it: ``"│  ├─ "``."""
-        found: list[tuple[ContentBranch, str]] = []
-        waiting = [(branch, "", "", "") for branch in reversed(self.branches)]
-        while waiting:
-            branch, before, bend, rail = waiting.pop()
-            found.append((branch, before + bend))
-            last = len(branch.branches) - 1
-            for index in range(last, -1, -1):
-                ends = index == last
-                waiting.append(
-                    (branch.branches[index], before + rail, "└─ " if ends else "├─ ", "   " if ends else "│  ")
-                )
-        return found
+        return rows_of_tree(self.branches)
 
 
 def content_tree(residency: Residency, scope: Scope) -> ContentTree:

@@ -5,11 +5,10 @@ The same panel and keys as the lab's tab on the live screen; whatever speaks of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import on
 from textual.app import ComposeResult, SystemCommand
@@ -21,17 +20,11 @@ from kvtop.app.actions.lab import LAB
 from kvtop.app.lab.desk import LabDesk
 from kvtop.app.lab.panel import LabPanel
 from kvtop.app.palette import Palette
-from kvtop.app.picture import with_exact_runs
+from kvtop.app.screens.speaking import SpeakingScreen
 from kvtop.app.shell import Shell, ShellSettings
 from kvtop.app.terminal import Terminal
 from kvtop.app.theme_files import Theme
 from kvtop.app.widgets.key_line import KeyLine
-from kvtop.view.clean import clean_line
-
-if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
-
-SAID_FOR_S: dict[str, float] = {"information": 4, "warning": 10, "error": 15}
 
 
 def _on_desk(change: Callable[[LabDesk], None]) -> Callable[[LabScreen], None]:
@@ -71,7 +64,7 @@ class LabKeys(KeyLine):
         return "pause" if action.name == "pause" and self.scene.lab.moves else super().label(action)
 
 
-class LabScreen(Screen[None]):
+class LabScreen(SpeakingScreen):
     DEFAULT_CSS = """
     LabScreen { layout: vertical; background: $background; }
     LabScreen LabPanel { height: 1fr; }
@@ -87,14 +80,13 @@ class LabScreen(Screen[None]):
         pictures: Path,
         keys: Mapping[str, str],
     ) -> None:
-        super().__init__()
+        super().__init__(pictures)
         self.scene = scene
         self.themes = themes
         self.use_theme = use_theme
         self.actions = [replace(action, keys=keys.get(action.name, action.keys)) for action in LAB_ACTIONS]
         self.panel = LabPanel(scene, "lab")
         self._keys = LabKeys(scene, "footer", self.actions)
-        self._pictures = pictures
         self._moved = True
 
     def compose(self) -> ComposeResult:
@@ -133,20 +125,6 @@ class LabScreen(Screen[None]):
     @property
     def focused_panel(self) -> str:
         return "lab"
-
-    def say(self, words: str, severity: SeverityLevel = "information") -> None:
-        """Show a line for a while; the worse the news, the longer."""
-        self.notify(clean_line(words, 300), severity=severity, markup=False, timeout=SAID_FOR_S[severity])
-
-    def save_picture(self) -> None:
-        try:
-            self._pictures.mkdir(parents=True, exist_ok=True)
-            path = self._pictures / time.strftime("kvtop-%Y-%m-%d-%H%M%S.svg")
-            path.write_text(with_exact_runs(self.app.export_screenshot()), encoding="utf-8")
-        except OSError as error:
-            self.say(f"the picture could not be saved: {error}", "error")
-        else:
-            self.say(f"saved {path.absolute()}")
 
 
 class LabApp(Shell):

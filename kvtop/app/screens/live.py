@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from textual import on
 from textual.app import ComposeResult
-from textual.screen import Screen
 from textual.widgets import Input
 
 from kvtop.app.actions import ACTIONS, panel_bindings
@@ -19,8 +17,8 @@ from kvtop.app.destination import Destination, EngineDestination
 from kvtop.app.lab.panel import LabPanel
 from kvtop.app.marks import panel_for
 from kvtop.app.palette import Palette
-from kvtop.app.picture import with_exact_runs
 from kvtop.app.scene import Scene
+from kvtop.app.screens.speaking import SpeakingScreen
 from kvtop.app.screens.words import Words
 from kvtop.app.theme_files import Theme
 from kvtop.app.widgets.answer_field import AnswerField
@@ -47,14 +45,8 @@ from kvtop.view.clean import clean_line, clean_text
 from kvtop.view.decision import sequence_in_question
 from kvtop.view.why import why_block, why_sequence
 
-if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
 
-
-SAID_FOR_S: dict[str, float] = {"information": 4, "warning": 10, "error": 15}
-
-
-class LiveScreen(Screen[None]):
+class LiveScreen(SpeakingScreen):
     """``keys``: action name → keys in place of its own. ``form_values`` is what the inject form held last."""
 
     DEFAULT_CSS = """
@@ -73,7 +65,7 @@ class LiveScreen(Screen[None]):
         pictures: Path,
         keys: Mapping[str, str],
     ) -> None:
-        super().__init__()
+        super().__init__(pictures, lambda: scene.clock())
         self.scene = scene
         self.themes = themes
         self.use_theme = use_theme
@@ -83,7 +75,6 @@ class LiveScreen(Screen[None]):
         self.destination: Destination = EngineDestination(scene.feed)
         """Where requests of the inject form go."""
         self.form_values: dict[str, str] = {}
-        self._pictures = pictures
         self.grid = PoolGrid(scene, "grid")
         self.sequences = Sequences(scene, "sequences")
         self.log_panel = LogPanel(scene, "log")
@@ -278,10 +269,6 @@ class LiveScreen(Screen[None]):
 
     # --- words and files ------------------------------------------------------------------------------------------
 
-    def say(self, words: str, severity: SeverityLevel = "information") -> None:
-        """Show a line for a while; the worse the news, the longer."""
-        self.notify(clean_line(words, 300), severity=severity, markup=False, timeout=SAID_FOR_S[severity])
-
     def send(self, command: AnyCommand) -> None:
         """Send a command; an error in the reply is shown."""
 
@@ -311,16 +298,6 @@ class LiveScreen(Screen[None]):
             self.say(f"copied: {text}")
         else:
             self.say("nothing is selected: point at a block or select a sequence first", "warning")
-
-    def save_picture(self) -> None:
-        try:
-            self._pictures.mkdir(parents=True, exist_ok=True)
-            path = self._pictures / time.strftime("kvtop-%Y-%m-%d-%H%M%S.svg", time.localtime(self.scene.clock()))
-            path.write_text(with_exact_runs(self.app.export_screenshot()), encoding="utf-8")
-        except OSError as error:
-            self.say(f"the picture could not be saved: {error}", "error")
-        else:
-            self.say(f"saved {path.absolute()}")
 
     def reason(self) -> str:
         """Why, for what is selected; with nothing selected, for what the last step was about."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from textual import events
 
-from kvtop.app.lines import Line, Span, between, wrapped
+from kvtop.app.lines import Line, Span
 from kvtop.app.watch.actions import watch_bindings
 from kvtop.app.watch.scene import WatchScene
 from kvtop.app.widgets.drawing import FramedDrawing
-from kvtop.view.finding import Finding
+from kvtop.app.widgets.finding_lines import past_line, standing_lines
 from kvtop.view.words import duration
 
 
@@ -34,32 +34,17 @@ class WatchFindings(FramedDrawing, can_focus=True):
         named, log = self.scene.palette.named, self.scene.log
         lines: list[Line] = []
         for finding in log.standing:
-            lines += self._standing(finding, width)
+            lines += standing_lines(finding, f" for {duration(finding.lasted_s)}", self.scene.palette, width)
         if not log.standing:
             lines.append(((" ✓ ", named.good), ("nothing to find fault with", named.text)))
         if log.past:
             lines += [(), ((" passed", named.title),)]
-            lines += [self._past(finding, width) for finding in reversed(log.past)]
+            lines += [
+                past_line(finding, f" lasted {duration(finding.lasted_s)}", self.scene.palette, width)
+                for finding in reversed(log.past)
+            ]
         self.first_line = max(0, min(self.first_line, len(lines) - height))
         return lines[self.first_line :]
-
-    def _standing(self, finding: Finding, width: int) -> list[Line]:
-        named, case = self.scene.palette.named, finding.case
-        style = {"problem": named.bad, "warning": named.warning}.get(case.weight, named.accent)
-        since = ((f" for {duration(finding.lasted_s)} ", named.muted),)
-        evidence = [(("   ", self.blank), *line) for line in wrapped(case.evidence, named.text, width - 4)]
-        advice = wrapped(case.advice, named.accent, width - 6)
-        return [
-            between(((" ● ", style), (case.headline, named.strong)), since, width, self.blank),
-            *evidence,
-            (("   → ", named.accent), *advice[0]),
-            *((("     ", self.blank), *line) for line in advice[1:]),
-        ]
-
-    def _past(self, finding: Finding, width: int) -> Line:
-        named = self.scene.palette.named
-        when = ((f" lasted {duration(finding.lasted_s)} ", named.muted),)
-        return between(((" ✓ ", named.good), (finding.case.headline, named.muted)), when, width, self.blank)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.scroll_rows(3)

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
-from textual.screen import Screen
 
 from kvtop.app.actions.action import Action
 from kvtop.app.palette import Palette
-from kvtop.app.picture import with_exact_runs
+from kvtop.app.screens.speaking import SpeakingScreen
 from kvtop.app.theme_files import Theme
 from kvtop.app.watch.findings_panel import WatchFindings
 from kvtop.app.watch.places import Places
 from kvtop.app.watch.scene import WatchScene
 from kvtop.app.widgets.drawing import Drawing
 from kvtop.app.widgets.key_line import KeyLine
-from kvtop.view.clean import clean_line
-
-if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
-
-SAID_FOR_S: dict[str, float] = {"information": 4, "warning": 10, "error": 15}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,7 @@ class WatchKeys(KeyLine):
         return super().label(action)
 
 
-class WatchScreen(Screen[None]):
+class WatchScreen(SpeakingScreen):
     """Subclasses make ``panels`` and say how they are placed; ``redraw`` draws what is in sight."""
 
     DEFAULT_CSS = "WatchScreen { layout: vertical; background: $background; }"
@@ -63,13 +55,12 @@ class WatchScreen(Screen[None]):
     """Which panel has the keys at first."""
 
     def __init__(self, scene: WatchScene, setting: Setting, actions: Sequence[Action[Any]]) -> None:
-        super().__init__()
+        super().__init__(setting.pictures, lambda: scene.clock())
         self.scene = scene
         self.themes = setting.themes
         self.use_theme = setting.use_theme
         self.actions = [replace(action, keys=setting.keys.get(action.name, action.keys)) for action in actions]
         """Those that work here, with the keys they listen to."""
-        self._pictures = setting.pictures
 
     def compose(self) -> ComposeResult:
         yield self.panels
@@ -114,17 +105,3 @@ class WatchScreen(Screen[None]):
         if ids:
             at = ids.index(self.focused_panel) if self.focused_panel in ids else -direction
             self.set_focus(self.panels.get_child_by_id(ids[(at + direction) % len(ids)]))
-
-    def say(self, words: str, severity: SeverityLevel = "information") -> None:
-        """Show a line for a while; the worse the news, the longer."""
-        self.notify(clean_line(words, 300), severity=severity, markup=False, timeout=SAID_FOR_S[severity])
-
-    def save_picture(self) -> None:
-        try:
-            self._pictures.mkdir(parents=True, exist_ok=True)
-            path = self._pictures / time.strftime("kvtop-%Y-%m-%d-%H%M%S.svg", time.localtime(self.scene.clock()))
-            path.write_text(with_exact_runs(self.app.export_screenshot()), encoding="utf-8")
-        except OSError as error:
-            self.say(f"the picture could not be saved: {error}", "error")
-        else:
-            self.say(f"saved {path.absolute()}")

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from textual import events
 
 from kvtop.app.actions import panel_bindings
-from kvtop.app.lines import Line, Span, between, wrapped
+from kvtop.app.lines import Line, Span
 from kvtop.app.scene import Scene
+from kvtop.app.widgets.finding_lines import past_line, standing_lines
 from kvtop.app.widgets.painted import Framed
 from kvtop.view.finding import Finding
 from kvtop.view.words import duration
@@ -52,23 +53,12 @@ class FindingsPanel(Framed, can_focus=True):
         return lines[self.first_line :]
 
     def _standing(self, finding: Finding, width: int) -> list[Line]:
-        named, case = self.scene.palette.named, finding.case
-        style = {"problem": named.bad, "warning": named.warning}.get(case.weight, named.accent)
-        since = ((f"since step {finding.since_step:,}, {duration(finding.lasted_s)} ", named.muted),)
-        heading = between(((" ● ", style), (case.headline, named.strong)), since, width, self.blank)
-        evidence = [(("   ", self.blank), *line) for line in wrapped(case.evidence, named.text, width - 4)]
-        advice = wrapped(case.advice, named.accent, width - 6)
-        return [
-            heading,
-            *evidence,
-            (("   → ", named.accent), *advice[0]),
-            *((("     ", self.blank), *line) for line in advice[1:]),
-        ]
+        since = f"since step {finding.since_step:,}, {duration(finding.lasted_s)}"
+        return standing_lines(finding, since, self.scene.palette, width)
 
     def _past(self, finding: Finding, width: int) -> Line:
-        named = self.scene.palette.named
-        when = ((f"from step {finding.since_step:,}, for {duration(finding.lasted_s)} ", named.muted),)
-        return between(((" ✓ ", named.good), (finding.case.headline, named.muted)), when, width, self.blank)
+        when = f"from step {finding.since_step:,}, for {duration(finding.lasted_s)}"
+        return past_line(finding, when, self.scene.palette, width)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.scroll_text(3)
