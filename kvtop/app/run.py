@@ -20,8 +20,8 @@ from kvtop.sources.source import Source
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 LEAVE_WITHIN_S = 2.0
 NICE = 5
-"""How far the screen stands back behind the engine. On two cores, with torch on both, it takes 4% of the engine's speed
-so and 7% as equals; keys are answered as soon (`python -m benchmarks.dashboard_cost`)."""
+"""How far the screen stands back behind the engine, so that a step of the engine is not kept waiting for a frame longer
+than need be (`python -m benchmarks.dashboard_cost` says what the screen costs)."""
 
 
 def run_app(source: Source, settings: AppSettings) -> int:
