@@ -83,6 +83,21 @@ class MeasuredDriver(LinuxDriver):
         self.link = Link(self._file)
         self._file = self.link  # type: ignore[assignment]
 
+    def _sigcont_application(self, *_: object) -> None:
+        """The process was let go on. Textual starts its threads at once, also where those from before still run: each
+        reads some of the keys, and the process never ends. A handler can come in the midst of anything, so the loop
+        sees to it."""
+        self._loop.call_soon_threadsafe(self._take_terminal_back)
+
+    def _take_terminal_back(self) -> None:
+        """Whoever stopped the process may have changed the terminal: set it up from the start."""
+        if self._key_thread is not None and self._key_thread.is_alive():  # stopped without having been asked
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        if self._must_signal_resume:  # else it has left for good
+            self.resume_application_mode()
+            self._app.refresh(layout=True)
+
     def run_input_thread(self) -> None:
         vars(linux_driver)["XTermParser"] = PasteParser  # Textual takes its parser from there
         super().run_input_thread()

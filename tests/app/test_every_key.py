@@ -20,6 +20,7 @@ from tests.app.feed import SteppedSource, story
 from tests.app.stage import on_stage, settle, shape_of, text
 
 OF_OTHERS = {name for name, action in ACTIONS.items() if action.panel in ("lab", "lesson") or action.group == "lesson"}
+OF_OTHERS |= {"suspend"}  # needs a terminal: test_terminal.py
 Holds = Callable[[KvtopApp, SteppedSource], object]
 
 

@@ -132,6 +132,43 @@ def test_a_signal_ends_it_as_q_does_and_the_status_says_which(terminal: Terminal
     assert terminal.restored() and gone(terminal.engine_pid)
 
 
+def test_stopped_and_let_go_on_it_draws_anew_hears_every_key_and_leaves_nothing(terminal: Terminal) -> None:
+    """As a debugger does it, a job control, or tmux, which lets a stopped program go on at once."""
+    terminal.wait_for("traffic yet")
+    threads = len(os.listdir(f"/proc/{terminal.process.pid}/task"))
+    for _ in range(3):
+        terminal.output = ""
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for("traffic yet")
+    assert len(os.listdir(f"/proc/{terminal.process.pid}/task")) == threads
+    terminal.press("?")
+    terminal.wait_for("operating-system analogy")
+    terminal.press("qq")
+    assert terminal.wait() == 0
+    assert terminal.restored() and gone(terminal.engine_pid)
+
+
+def test_suspended_it_gives_the_terminal_back_and_takes_it_again(terminal: Terminal) -> None:
+    terminal.wait_for("traffic yet")
+    terminal.press("\x1a")
+    until = time.monotonic() + 10
+    while not (_state(terminal.process.pid) == "T" and terminal.restored()):
+        assert time.monotonic() < until
+        terminal.read(0.05)
+    terminal.output = ""
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.wait_for("traffic yet")
+    terminal.press("q")
+    assert terminal.wait() == 0
+    assert terminal.restored() and gone(terminal.engine_pid)
+
+
+def _state(pid: int) -> str:
+    """One letter of the kernel: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 def test_a_closed_terminal_ends_it_and_the_engine(terminal: Terminal) -> None:
     terminal.wait_for("traffic yet")
     os.close(terminal.master)

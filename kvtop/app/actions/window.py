@@ -83,5 +83,7 @@ WINDOW: tuple[Action[LiveScreen], ...] = (
     Action("help", "question_mark", "Keys, and how to read the panel that has them.", "view", help_screen, footer=12),
     Action("palette", "ctrl+p", "Find any action by its name.", "view", palette),
     Action("traceback", "T", "The full error of an engine that died.", "view", traceback),
+    Action("suspend", "ctrl+z", "Back to the shell; its fg comes back here. The engine runs on.", "view",
+           lambda live: live.app.action_suspend_process()),
     Action("quit", "q,ctrl+c,ctrl+q", "Leave at once.", "view", quit_app, footer=13),
 )  # fmt: skip

@@ -46,7 +46,7 @@ STEPPING: tuple[Action[LabScreen], ...] = (
            _on_desk(LabDesk.back_to_preemption)),
 )  # fmt: skip
 """Under the names of the live screen's, so that keys of one's own count here too."""
-_OF_THE_LIVE_SCREEN = ("theme", "screenshot", "help", "palette", "quit")
+_OF_THE_LIVE_SCREEN = ("theme", "screenshot", "help", "palette", "suspend", "quit")
 LAB_ACTIONS: tuple[Action[Any], ...] = (*STEPPING, *LAB, *(ACTIONS[name] for name in _OF_THE_LIVE_SCREEN))
 
 

@@ -69,6 +69,8 @@ ANYWHERE: tuple[Action[WatchScreen], ...] = (
     Action("help", "question_mark", "Keys, and how to read the panel that has them.", "view", help_screen, footer=12),
     Action("palette", "ctrl+p", "Find any action by its name.", "view",
            lambda screen: screen.app.action_command_palette()),
+    Action("suspend", "ctrl+z", "Back to the shell; its fg comes back here.", "view",
+           lambda screen: screen.app.action_suspend_process()),
     Action("quit", "q,ctrl+c,ctrl+q", "Leave at once.", "view", lambda screen: screen.app.exit(0), footer=13),
 )  # fmt: skip
 
