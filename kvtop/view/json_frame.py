@@ -18,6 +18,7 @@ from kvtop.view import figures
 from kvtop.view.event_log import LogEntry
 from kvtop.view.finding import Finding
 from kvtop.view.pool_view import PoolView
+from kvtop.view.prefix_tree import prefix_tree
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
 from kvtop.view.wait_now import wait_now
@@ -42,6 +43,7 @@ def frame_as_json(view: PoolView, now_s: float, state: str, findings: Sequence[F
         "counters": msgspec.to_builtins(view.counters),
         "sequences": [_sequence(view, sequence) for sequence in view.sequences.values()],
         "ended": [_ended(ended) for ended in islice(reversed(view.ended), RECENT)],
+        "prefix": _prefix(view),
         "findings": [_finding(finding) for finding in findings],
         "events": [_event(entry) for entry in list(view.log.entries)[-RECENT:]],
     }
@@ -113,6 +115,37 @@ def _sequence(view: PoolView, sequence: SequenceView) -> dict[str, Any]:
         "longest_gap_s": sequence.longest_gap_s if sequence.last_token_s is not None else None,
         "prompt": sequence.prompt,
         "text": sequence.raw_text,
+    }
+
+
+def _prefix(view: PoolView) -> dict[str, Any] | None:
+    """The tree as a list, parents first; a branch names its parent by its place in the list. ``depth`` is in blocks,
+    None where what comes before is not in the index any more."""
+    if view.info is None:
+        return None
+    tree = prefix_tree(view)
+    branches = [branch for branch, _ in tree.rows()] if view.caches_prefixes else None
+    place_of = {id(branch): place for place, branch in enumerate(branches or ())}
+    parent_of = {id(below): place_of[id(branch)] for branch in branches or () for below in branch.branches}
+    return {
+        "indexed_blocks": tree.indexed_blocks if branches is not None else None,
+        "saved_blocks": tree.saved_blocks,
+        "queried_tokens": view.counters.prefix_queried_tokens,
+        "hit_tokens": view.counters.prefix_hit_tokens,
+        "branches": None
+        if branches is None
+        else [
+            {
+                "parent": parent_of.get(id(branch)),
+                "depth": None if branch.is_cut else branch.depth,
+                "block_runs": to_runs(branch.blocks),
+                "ref_count": branch.ref_count,
+                "hits": branch.hits,
+                "saved_blocks": branch.saved,
+                "seqs": branch.seqs,
+            }
+            for branch in branches
+        ],
     }
 
 

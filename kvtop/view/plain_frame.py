@@ -1,4 +1,4 @@
-"""One frame as plain text, for scripts, tickets and screen readers: figures, the pool as glyphs, sequences, events.
+"""One frame as plain text, for scripts, tickets and screen readers: figures, pool, sequences, prefixes, events.
 
 No colour and no cursor movement: each line can be read aloud or searched. In the pool a letter or digit is the owner
 of an active block, ``:`` a cached one, ``.`` a free one; the same letters stand before the sequences.
@@ -16,6 +16,7 @@ from kvtop.view.describe import describe
 from kvtop.view.finding import Finding
 from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.pool_view import PoolView
+from kvtop.view.prefix_tree import Branch, prefix_tree
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.sequence_words import reading_order, state_of, waits_for
 from kvtop.view.waste import Waste, measure_waste
@@ -25,6 +26,8 @@ CELLS_A_ROW = 64
 MOST_CELLS = 64 * CELLS_A_ROW
 MOST_SEQUENCES = 100
 EVENTS = 12
+MOST_BRANCHES = 12
+MOST_HOLDERS = 8
 
 
 def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Finding] = ()) -> str:
@@ -44,7 +47,7 @@ def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Fin
         lines.append(f"incomplete since event {view.incomplete_since:,}: figures may be behind")
     waste = measure_waste(view)
     assert waste is not None
-    parts = (_figures(view, now_s, waste), _pool(view), _sequences(view), _findings(findings), _events(view))
+    parts = (_figures(view, now_s, waste), _pool(view), _sequences(view), _prefixes(view), _findings(findings), _events(view))
     for part in parts:
         lines += ["", *part]
     return "\n".join(lines)
@@ -139,6 +142,36 @@ def _sequence(view: PoolView, row: SequenceView, width: int) -> str:
         f"{len(row.table):>6,}  {shared:>6,}  {made:>12}  {row.preemptions:>3,}"
     )
     return line if row.status == "running" else f"{line}  {waits_for(view, row)}".rstrip()
+
+
+def _prefixes(view: PoolView) -> list[str]:
+    """What prompts have in common, most saved first, and who shares it."""
+    tree, info = prefix_tree(view), view.info
+    assert info is not None
+    saved = f"sharing saves {count(tree.saved_blocks, 'block')}"
+    if tree.saved_blocks:
+        saved += f", {size(tree.saved_blocks * info.block_size * info.kv_bytes_per_token)}"
+    if not view.caches_prefixes:
+        return [f"prefixes: no prefix cache, {saved}"]
+    lines = [f"prefixes: {count(tree.indexed_blocks, 'block')} indexed, {saved}"]
+    shared = sorted((branch for branch, _ in tree.rows() if branch.saved), key=lambda branch: -branch.saved)
+    if shared:
+        lines.append("   blocks        tokens   ref    hits   saves  held by")
+        lines += [_branch(view, branch) for branch in shared[:MOST_BRANCHES]]
+    if len(shared) > MOST_BRANCHES:
+        lines.append(f"   and {len(shared) - MOST_BRANCHES:,} more that are shared")
+    return lines
+
+
+def _branch(view: PoolView, branch: Branch) -> str:
+    first = branch.depth * view.block_size
+    tokens = UNKNOWN if branch.is_cut else f"{first:,}–{first + len(branch.blocks) * view.block_size - 1:,}"
+    names = ", ".join(view.name_of(seq) for seq in branch.seqs[:MOST_HOLDERS])
+    more = f" and {len(branch.seqs) - MOST_HOLDERS:,} more" if len(branch.seqs) > MOST_HOLDERS else ""
+    return (
+        f"   {len(branch.blocks):>6,}  {tokens:>12}  {branch.ref_count:>4,}  {branch.hits:>6,}  {branch.saved:>6,}  "
+        f"{names}{more}"
+    )
 
 
 def _findings(findings: Sequence[Finding]) -> list[str]:

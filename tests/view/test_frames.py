@@ -11,6 +11,7 @@ from kvtop.view.plain_frame import plain_frame
 from kvtop.view.pool_view import PoolView
 from tests.sources.traffic import VirtualClock, batches, simulated_engine
 from tests.view.made_view import MadeView
+from tests.view.test_prefix_tree import shared_prompts
 from tests.view.watched_engine import WatchedEngine, request
 
 
@@ -100,3 +101,30 @@ def test_json_tells_every_block_by_tables_and_cached_runs() -> None:
     cached = sum(count for _, count in data["pool"]["cached_runs"])
     assert len(held) == data["pool"]["active"] and cached == data["pool"]["cached"]
     assert len(held) + cached + data["pool"]["free"] == data["pool"]["num_blocks"]
+
+
+def test_who_shares_a_beginning_and_what_that_saves_is_told_in_both() -> None:
+    view = shared_prompts().view
+    text = plain_frame(view, view.wall_s, "running")
+    (heading,) = (line for line in text.splitlines() if line.startswith("prefixes:"))
+    assert heading.endswith("indexed, sharing saves 4 blocks, 256 B")
+    (row,) = (line.split() for line in text.splitlines() if line.endswith("req-1, req-2, req-3"))
+    assert row[:5] == ["2", "0–7", "3", "2", "4"]
+    told = frame_as_json(view, view.wall_s, "running")["prefix"]
+    trunk, *others = told["branches"]
+    assert told["saved_blocks"] == trunk["saved_blocks"] == 4
+    assert (trunk["parent"], trunk["depth"], trunk["ref_count"], trunk["hits"]) == (None, 0, 3, 2)
+    assert [view.name_of(seq) for seq in trunk["seqs"]] == ["req-1", "req-2", "req-3"]
+    assert [below["depth"] for below in others if below["parent"] == 0] == [2, 2]
+    assert sum(n for branch in told["branches"] for _, n in branch["block_runs"]) == told["indexed_blocks"]
+    assert told["queried_tokens"] == view.counters.prefix_queried_tokens and told["hit_tokens"] == 16
+
+
+def test_without_a_prefix_cache_there_is_no_tree_and_copies_still_share() -> None:
+    engine = WatchedEngine(num_blocks=40, block_size=4, prefix_cache=False)
+    engine.add(request("three", 9, 30, n=3))
+    engine.run()
+    text = plain_frame(engine.view, 0.0, "running")
+    assert "prefixes: no prefix cache, sharing saves 6 blocks" in text
+    told = frame_as_json(engine.view, 0.0, "running")["prefix"]
+    assert told["branches"] is None and told["indexed_blocks"] is None and told["saved_blocks"] == 6
