@@ -43,7 +43,7 @@ _EPILOG = """\
 Every flag has an environment variable (KVTOP_BLOCK_SIZE for --block-size) and a key in the config file; a flag wins
 over the variable, the variable over the file. `kvtop COMMAND --help` explains a command.
 
-exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted
+exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 128 + its number for any other signal
 """
 
 

@@ -10,6 +10,7 @@ gpu-4:8000 events=tcp://gpu-4:5557 replay=tcp://gpu-4:5558 topic=kv ranks=2     
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,7 +104,8 @@ def _parse_address(text: str) -> Target:
         port_fits = False
         parts = urlsplit("")
     if not (address and port_fits and parts.scheme in ("http", "https") and parts.hostname):
-        raise TargetError(f"{text.strip()!r}: expected the address of a server, such as http://localhost:8000")
+        shown = re.sub(r"(^|//|=)[^/=]*@", r"\1", text.strip())  # an error is read by others too: no password in it
+        raise TargetError(f"{shown!r}: expected the address of a server, such as http://localhost:8000")
     path = parts.path.rstrip("/")
     base = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/metrics')}"
     target = Target("", base, f"{base}/metrics")

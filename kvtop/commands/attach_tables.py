@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvtop.attach.histogram import Histogram
+from kvtop.commands.table_output import table_console
 from kvtop.view import fleet_words as words
 from kvtop.view.finding import Case
 from kvtop.view.fleet import LATENCIES, LENGTHS, FleetRow, FleetTotal
 from kvtop.view.fleet_findings import where
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
-UNCUT_WIDTH = 10_000
-"""Columns where there is no terminal: a table takes what it needs of them."""
 
 
 def fleet_as_json(
@@ -67,8 +63,7 @@ def print_fleet(
     rows: Sequence[FleetRow], deep: Sequence[Sequence[str]], total: FleetTotal, findings: Mapping[str, Case]
 ) -> None:
     """The table, to stdout, what was heard beyond metrics, and the findings below it."""
-    is_cut = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(highlight=False, width=None if is_cut else UNCUT_WIDTH)
+    console = table_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("server", no_wrap=True, overflow="ellipsis", min_width=8)
     for title in ("rank", "state", "usage", "run", "wait", "preempt/min", "hit", "in/s", "out/s"):

@@ -56,13 +56,13 @@ def _checked_keys(settings: Settings) -> dict[str, str]:
 
 def _print_actions(keys: dict[str, str], *, as_json: bool) -> None:
     """Everything a key can do, under the name that [keys] knows it by."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from kvtop.app.actions import ACTIONS
     from kvtop.app.actions.action import key_words
     from kvtop.app.watch.actions import WATCH_ACTIONS
+    from kvtop.commands.table_output import table_console
 
     everything = {**ACTIONS, **{name: action for name, action in WATCH_ACTIONS.items() if name not in ACTIONS}}
     rows = [(name, keys.get(name, action.keys), action.panel, action.help) for name, action in everything.items()]
@@ -75,7 +75,7 @@ def _print_actions(keys: dict[str, str], *, as_json: bool) -> None:
         table.add_column(title, overflow="fold")
     for name, bound, panel, words in rows:
         table.add_row(name, Text(key_words(bound)), panel, words, style="" if name in keys else "dim")
-    Console(highlight=False).print(table)
+    table_console().print(table)
 
 
 def _as_json(settings: Settings, keys: dict[str, str]) -> dict[str, object]:
@@ -100,9 +100,10 @@ def _as_json(settings: Settings, keys: dict[str, str]) -> dict[str, object]:
 
 
 def _print_table(settings: Settings, keys: dict[str, str]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from kvtop.commands.table_output import table_console
 
     table = Table(box=None, pad_edge=False)
     for title in ("setting", "value", "from"):
@@ -113,7 +114,7 @@ def _print_table(settings: Settings, keys: dict[str, str]) -> None:
         table.add_row(setting.key, Text(_shown(value.value)), origin, style="" if value.origin != "default" else "dim")
     for name, bound in keys.items():
         table.add_row(f"keys.{name}", Text(bound.replace(",", ", ")), "config file")
-    console = Console(highlight=False)
+    console = table_console()
     console.print(table)
     state = "" if settings.config_path.is_file() else " (not there)"
     console.print(Text(f"\nconfig file: {clean_line(str(settings.config_path), limit=1000)}{state}"), soft_wrap=True)

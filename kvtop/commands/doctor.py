@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from kvtop.commands.table_output import table_console
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -67,7 +68,7 @@ def _print_table(findings: list[Finding]) -> None:
         )
         if finding.advice:
             table.add_row("", "", Text(f"→ {clean_line(finding.advice, limit=500)}", style="bold"))
-    Console(highlight=False).print(table)
+    table_console().print(table)
 
 
 def _print_verdict(findings: list[Finding], can_run: bool) -> None:

@@ -76,10 +76,11 @@ def _row(name: str, model: Installed | None) -> dict[str, object]:
 
 
 def _print_table(rows: list[dict[str, object]]) -> None:
-    from rich.console import Console
     from rich.filesize import decimal
     from rich.table import Table
     from rich.text import Text
+
+    from kvtop.commands.table_output import table_console
 
     table = Table(box=None, pad_edge=False)
     for title in ("model", "size", "where", "about"):
@@ -93,7 +94,7 @@ def _print_table(rows: list[dict[str, object]]) -> None:
             Text(_short(str(path)) if path else "not here: kvtop model pull"),
             Text(clean_line(str(about))),
         )
-    Console(highlight=False).print(table)
+    table_console().print(table)
 
 
 def _short(path: str) -> str:

@@ -9,11 +9,11 @@ from array import array
 from itertools import pairwise
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvtop.commands.run_report import Output, RequestReport, RunReport
+from kvtop.commands.table_output import table_console
 from kvtop.engine.events import Snapshot
 from kvtop.view.clean import clean_line
 
@@ -88,7 +88,7 @@ def _output(report: RequestReport, output: Output) -> dict[str, Any]:
 
 def print_run(final: Snapshot, outcome: RunReport) -> None:
     """Both tables, to stdout."""
-    console = Console(highlight=False)
+    console = table_console()
     console.print(_requests_table(outcome))
     console.print(_figures_table(final, outcome))
 

@@ -119,9 +119,10 @@ def run(args: argparse.Namespace) -> int:
         _refuse_impossible(experiment)
     if args.live:
         return _run_live(args, experiments, bool(given))
+    pricing = _pricing(args)
     _say_pool(experiments)
     total = sum(experiment.requests for experiment in experiments)
-    outcomes = run_all(experiments, args.published, _pricing(args), lambda: _bar(total))
+    outcomes = run_all(experiments, args.published, pricing, lambda: _bar(total))
     _say_what_did_not_run(outcomes)
     if args.json:
         print(json.dumps(rows(outcomes), indent=1))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.bar import Bar
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kvtop.commands.table_output import table_console
 from kvtop.lab.combinations import varying
 from kvtop.lab.labels import experiment_label
 from kvtop.lab.runs import Outcome
@@ -25,7 +26,7 @@ _WIDE = 100
 
 def print_outcomes(outcomes: Sequence[Outcome], published: bool) -> None:
     """Everything there is to say about the rows, to stdout."""
-    console = Console(highlight=False)
+    console = table_console()
     extra = varying([outcome.experiment for outcome in outcomes])
     labels = [experiment_label(outcome.experiment, extra) for outcome in outcomes]
     parts: list[RenderableType] = [_figures(outcomes, labels, console.width >= _WIDE), Text(), _chart(outcomes, labels)]

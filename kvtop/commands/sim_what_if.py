@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from kvtop.commands.bars import count_bar
 from kvtop.commands.record_output import say_cut
+from kvtop.commands.table_output import table_console
 from kvtop.engine.cost import CARDS, DEFAULT_CARD
 from kvtop.engine.events import EngineInfo
 from kvtop.engine.workload import read_workload
@@ -109,7 +109,7 @@ _WIDE = 100
 
 def print_what_if(rows: Sequence[Row]) -> None:
     """The rows as a table, to stdout."""
-    console = Console(highlight=False)
+    console = table_console()
     columns = [column for column in _COLUMNS if console.width >= _WIDE or not column[3]]
     table = Table(box=None, pad_edge=False)
     table.add_column("run")

@@ -37,7 +37,8 @@ def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Fin
         return f"kvtop: {clean_line(state)}, nothing is known yet"
     settings = view.settings
     lines = [
-        f"kvtop  {clean_line(info.model, 60)} on {info.device}, {info.dtype}, policy {info.policy}, "
+        f"kvtop  {clean_line(info.model, 60)}{'' if info.simulated else f' on {info.device}'}, {info.dtype}, "
+        f"policy {info.policy}, "
         f"preempts by {settings.get('preempt', info.preempt)}, victim {settings.get('victim', info.victim)}",
         f"step {view.step:,}, {clean_line(state)}, {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(view.wall_s))}",
     ]
@@ -47,7 +48,14 @@ def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Fin
         lines.append(f"incomplete since event {view.incomplete_since:,}: figures may be behind")
     waste = measure_waste(view)
     assert waste is not None
-    parts = (_figures(view, now_s, waste), _pool(view), _sequences(view), _prefixes(view), _findings(findings), _events(view))
+    parts = (
+        _figures(view, now_s, waste),
+        _pool(view),
+        _sequences(view),
+        _prefixes(view),
+        _findings(findings),
+        _events(view),
+    )
     for part in parts:
         lines += ["", *part]
     return "\n".join(lines)

@@ -15,6 +15,9 @@ from kvtop.app.grid.shape import Zoom
 from kvtop.engine import control
 from kvtop.engine.requests import Request
 from kvtop.settings import EngineSettings
+from kvtop.view.decision import decision_path, sequence_in_question
+from kvtop.view.owner_slots import glyph
+from kvtop.view.words import who
 from tests.app.feed import SteppedSource, story
 from tests.app.stage import on_stage, settle, shape_of, text
 
@@ -65,6 +68,41 @@ async def test_the_decision_path_stands_in_the_corner_while_paused_and_d_takes_i
         await pilot.press("d")
         await settle(app, pilot)
         assert "pressure" in text(app)
+
+
+async def test_the_decision_path_says_when_it_is_not_the_selected_ones(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        await pilot.press("space", "greater_than_sign")
+        source.run(100)
+        await settle(app, pilot)
+        view = app.scene.view
+        told = sequence_in_question(view)
+        other = next(s for s in view.sequences.values() if not decision_path(view, s.seq))
+        app.live.select(other.seq)
+        await settle(app, pilot)
+        assert told is not None
+        shown = " ".join(text(app).split())
+        assert f"decision for {who(view, told)}" in shown
+        assert f"nothing was decided about {who(view, other.seq)}" in shown
+        app.live.select(told)
+        await settle(app, pilot)
+        assert "nothing was decided" not in text(app)
+
+
+async def test_who_was_preempted_keeps_its_letter_in_the_list(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, pilot):
+        for _ in range(400):
+            source.run(1)
+            while app.feed.poll():
+                pass
+            out = [s for s in app.scene.view.with_status("waiting") if s.preemptions]
+            if out:
+                break
+        app.live.select(out[0].seq)
+        await settle(app, pilot)
+        view = app.scene.view
+        letter = glyph(view.slots.slot_of(out[0].seq))
+        assert letter.isalnum() and re.search(rf"{letter} {out[0].name} +✕", text(app))
 
 
 async def test_i_sends_what_the_form_says_and_tells_before_what_it_will_need(source: SteppedSource) -> None:

@@ -396,6 +396,15 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_target(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["http://me:secret@h:99x/", "me:secret@h:99x", "prod=me:secret@:x", "ftp://me:secret@h"]
+)
+def test_a_password_in_an_address_that_is_refused_is_not_repeated(text: str) -> None:
+    with pytest.raises(TargetError) as refused:
+        parse_target(text)
+    assert "secret" not in str(refused.value)
+
+
 def test_a_file_of_targets_is_read_and_a_bad_line_named(tmp_path) -> None:
     path = tmp_path / "targets"
     path.write_text("# mine\na = h1:1\n\nh2:2  # the second\nh2:2\n")

@@ -56,12 +56,23 @@ class DecisionPanel(Framed):
                 *self._turn(asked, 0, width),
                 ((" What will the scheduler do?  ", named.strong), ("u", named.accent), (" uncovers it", named.muted)),
             ]
-        lines: list[Line] = []
+        lines = self._nothing_about_the_selected(width)
         for depth, turn in enumerate(turns):
             lines += self._turn(turn, depth, width)
         if len(lines) <= height:
             return lines
         return [*lines[: max(1, height - 2)], ((" …", named.muted),), lines[-1]][:height]
+
+    def _nothing_about_the_selected(self, width: int) -> list[Line]:
+        """Somebody else's path is shown: say so, or it is taken for the selected one's."""
+        view, selected = self.scene.view, self.scene.selected
+        if selected is None or selected not in view.sequences or self._path()[0] == selected:
+            return []
+        words = f"nothing was decided about {who(view, selected)} in this step, but:"
+        return [
+            ((" ", self.scene.palette.named.text), *line)
+            for line in wrapped(words, self.scene.palette.named.muted, width - 2)
+        ]
 
     def _turn(self, turn: Turn, depth: int, width: int) -> list[Line]:
         named = self.scene.palette.named

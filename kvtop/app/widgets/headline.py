@@ -50,13 +50,14 @@ class Headline(Painted):
             return start.spans
         settings = self.scene.view.settings
         policy = f" · {info.policy}" if info.policy != "paged" else ""
+        device = "" if info.simulated else f"{info.device} "
         return fitting(
             [
                 start,
                 Part(1, ((f" {clean_line(info.model, 40)}", named.strong),)),
                 Part(2, ((f" · {self.scene.listening}" if self.scene.listening else "", named.accent),)),
                 Part(2, ((" ", named.text), (f" {self.scene.watched} ", named.badge)) if self.scene.watched else ()),
-                Part(3, ((f" · {info.device} {_short(info.dtype)}", named.text),)),
+                Part(3, ((f" · {device}{_short(info.dtype)}", named.text),)),
                 Part(4, ((f" · {info.block_size} tok × {size(info.kv_bytes_per_token)}", named.muted),)),
                 Part(2, ((policy, named.warning),)),
                 Part(5, ((f" · {settings.get('preempt', info.preempt)}", named.muted),)),
