@@ -65,6 +65,10 @@ class Feed:
         self, source: Source, history: History | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.source = source
+        self.tape = source if isinstance(source, Rewinds) else None
+        """The source, where it is one that can itself go back. (Protocols are slow to ask, and frames ask often.)"""
+        self._process = source if isinstance(source, HasProcess) else None
+        self._hears = source if isinstance(source, Hears) else None
         self._history = history
         self._past: Past | None = None
         self.past_is_own = False
@@ -100,7 +104,7 @@ class Feed:
     def paused(self) -> bool:
         """It stands until somebody says go on: the engine is paused, or the recording. (That an engine was paused while
         it was recorded says nothing of the recording.)"""
-        return self.status.state == "paused" if isinstance(self.source, Rewinds) else self.live.paused
+        return self.status.state == "paused" if self.tape is not None else self.live.paused
 
     @property
     def frozen(self) -> bool:
@@ -109,7 +113,7 @@ class Feed:
     @property
     def _silent_s(self) -> float | None:
         """Seconds without a word, where words are due and it was long."""
-        heard = self.source.age_s() if isinstance(self.source, Hears) else None
+        heard = self._hears.age_s() if self._hears is not None else None
         silent = self._clock() - self._heard_s if heard is None else heard
         return silent if silent >= STALE_AFTER_S and self.status.state not in _SILENT_STATES else None
 
@@ -117,7 +121,7 @@ class Feed:
     def computing_s(self) -> float | None:
         """Seconds that an engine has been at one step; None: not long, or that is not what its silence means."""
         silent = self._silent_s
-        alive = isinstance(self.source, HasProcess) and self.source.alive
+        alive = self._process is not None and self._process.alive
         return silent if silent is not None and silent <= LONGEST_STEP_S and alive else None
 
     @property
@@ -216,9 +220,9 @@ class Feed:
     def go_back(self, until: str = "") -> bool:
         """Show a step earlier; with ``until`` the last one before in which an event of that type happened. False, and
         nothing changes, when nothing that early is recorded. Raises RecordingError for a damaged recording."""
-        if isinstance(self.source, Rewinds):
+        if self.tape is not None:
             self.send(Pause())
-            self.source.back()
+            self.tape.back()
             return True
         past = self._past or self._past_at(self.view.step)
         if past is None or past.at_start:
@@ -242,16 +246,16 @@ class Feed:
     @property
     def steps(self) -> tuple[int, int]:
         """The first and the last step that can be gone to. A running engine is recorded up to a second ago."""
-        if isinstance(self.source, Rewinds):
-            return self.source.steps
+        if self.tape is not None:
+            return self.tape.steps
         timeline = self._history.timeline() if self._history is not None else None
         return timeline.steps if timeline is not None and len(timeline) else (self.live.step, self.live.step)
 
     def go_to(self, step: int) -> None:
         """Show the end of a step that is within ``steps``. Raises RecordingError for a damaged recording."""
-        if isinstance(self.source, Rewinds):
+        if self.tape is not None:
             self.send(Pause())
-            self.source.seek_step(step)
+            self.tape.seek_step(step)
         elif step >= self.live.step:
             self.thaw()
         elif (past := self._past_at(step)) is not None:

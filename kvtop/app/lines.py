@@ -96,10 +96,13 @@ class Part(NamedTuple):
 
 def fitting(parts: Iterable[Part], cells: int) -> Line:
     """The parts that have room in ``cells``, in their order."""
-    kept = list(parts)
-    while sum(line_width(part.spans) for part in kept) > cells and any(part.rank for part in kept):
-        kept.remove(max(reversed(kept), key=lambda part: part.rank))
-    return tuple(span for part in kept for span in part.spans)
+    kept = [(part, line_width(part.spans)) for part in parts]
+    over = sum(taken for _, taken in kept) - cells
+    while over > 0 and any(part.rank for part, _ in kept):
+        going = max(reversed(kept), key=lambda one: one[0].rank)
+        kept.remove(going)
+        over -= going[1]
+    return tuple(span for part, _ in kept for span in part.spans)
 
 
 def strip_of(line: Line, cells: int) -> Strip:

@@ -71,6 +71,7 @@ class Palette:
         self._cells: dict[Cell, Style] = {}
         self._tones: dict[Cell, Style] = {}
         self._selected: dict[Style, Style] = {}
+        self._inks: dict[int, Style] = {}
         self._pairs: dict[tuple[str, str], Style] = {}
         self.named = NamedStyles(
             text=self.style("text"),
@@ -154,7 +155,11 @@ class Palette:
             return self.named.muted
         if self.depth == Depth.NONE:
             return self.named.strong
-        return Style(color=self._owner_color(slot), bgcolor=self._named("background"), bold=True)
+        found = self._inks.get(slot)
+        if found is None:
+            paper = self._named("background")
+            found = self._inks[slot] = Style(color=self._owner_color(slot), bgcolor=paper, bold=True)
+        return found
 
     def owner_chip(self, slot: int) -> Style:
         """The owner's glyph as it looks in the grid, on a full block of its own."""

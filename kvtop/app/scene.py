@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kvtop.app.arrangement import Tab
-from kvtop.app.feed import Feed, Rewinds
+from kvtop.app.feed import Feed
 from kvtop.app.grid.shape import Zoom
 from kvtop.app.grid.tones import Mode
 from kvtop.app.lab.desk import LabDesk
@@ -86,5 +86,5 @@ class Scene:
     @property
     def now_s(self) -> float:
         """The wall time the panels speak of: the present while the view is live, else the view's own."""
-        is_past = self.feed.frozen or isinstance(self.feed.source, Rewinds)
+        is_past = self.feed.frozen or self.feed.tape is not None
         return self.view.wall_s if is_past else max(self.clock(), self.view.wall_s)

@@ -1,6 +1,6 @@
 """Codes → strips: the last step before the terminal, and the hot one.
 
-Equal neighbours become one segment, and segments are kept by (code, length), so a frame of ten thousand blocks is a
+Equal neighbours become one segment, and segments are kept, so a frame of ten thousand blocks is a
 few hundred dictionary look-ups. It decides nothing about the pool; what a code means is in ``codes.py``.
 """
 
@@ -34,8 +34,10 @@ class Ink:
         self._brim = "█" if fine_marks else "#"
         self._powers = _POWERS if fine_marks else "  23456789+"
         self._segments: dict[tuple[int, int, int], Segment] = {}
+        """By zoom, code, and the number of cells; of a tile's, the line."""
         self._gutter = palette.named.faint
         self._blank = palette.named.text
+        self._gap = Segment(" ", self._blank)
 
     def strips(self, row: Codes, shape: Shape, first_block: int, width: int) -> list[Strip]:
         """The strips (as many as a cell is high) of one row of cells, each ``width`` characters wide."""
@@ -60,14 +62,16 @@ class Ink:
         key = (zoom, code, length)
         found = self._segments.get(key)
         if found is None:
-            if len(self._segments) >= _KEPT_SEGMENTS:
-                self._segments.clear()
-            if zoom == Zoom.HALF:
-                found = self._half(code, length)
-            else:
-                found = Segment(self._text(zoom, code) * length, self._style(code))
-            self._segments[key] = found
+            half = zoom == Zoom.HALF
+            made = self._half(code, length) if half else Segment(self._text(zoom, code) * length, self._style(code))
+            found = self._keep(key, made)
         return found
+
+    def _keep(self, key: tuple[int, int, int], segment: Segment) -> Segment:
+        if len(self._segments) >= _KEPT_SEGMENTS:
+            self._segments.clear()
+        self._segments[key] = segment
+        return segment
 
     def _style(self, code: int) -> Style:
         if code == NOTHING:
@@ -120,17 +124,25 @@ class Ink:
         if shape.gutter:
             label = f"{first_block:>{shape.gutter - 1}} " if line == 0 else " " * shape.gutter
             segments.append(Segment(label, self._gutter))
-        inner = shape.cell_width - 1
         for column, code in enumerate(row.tolist()):
             if code == NOTHING or line == 2:
                 segments.append(Segment(" " * shape.cell_width, self._blank))
-                continue
-            text = self._card_text(code, first_block + column, line) if inner > 3 else self._tile_text(code, line)
-            segments += [Segment(text, self._style(code)), Segment(" ", self._blank)]
+            elif shape.zoom == Zoom.CARD:
+                text = self._card_text(code, first_block + column, line)
+                segments += [Segment(text, self._style(code)), self._gap]
+            else:
+                segments += [self._tile(code, line), self._gap]
         drawn = shape.gutter + len(row) * shape.cell_width
         if drawn < width:
             segments.append(Segment(" " * (width - drawn), self._blank))
         return Strip(segments, width)
+
+    def _tile(self, code: int, line: int) -> Segment:
+        key = (Zoom.TILE, code, line)
+        found = self._segments.get(key)
+        if found is None:
+            found = self._keep(key, Segment(self._tile_text(code, line), self._style(code)))
+        return found
 
     def _card_text(self, code: int, block: int, line: int) -> str:
         if line == 0:

@@ -53,16 +53,17 @@ class Drawing(Widget):
 
     def redraw(self) -> None:
         """Draw again what differs from the last frame."""
-        width, height = self.size
+        size = self.size
+        width, height = size
         if not width or not height:
             return
         state = self.state()
-        if state is not None and (state, self.size, self.has_focus) == self._drawn_state:
+        if state is not None and (state, size, self.has_focus) == self._drawn_state:
             return
-        self._drawn_state = (state, self.size, self.has_focus)
-        if self._drawn_size != self.size:
+        self._drawn_state = (state, size, self.has_focus)
+        if self._drawn_size != size:
             self._lines, self._strips = [], []
-            self._drawn_size = self.size
+            self._drawn_size = size
         blank = self.blank
         wanted = list(self.lines(width, height)[:height])
         wanted += [((" " * width, blank),)] * (height - len(wanted))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from kvtop.app.feed import Rewinds
 from kvtop.app.lines import Line, Part, Span, between, fitted, fitting, line_width
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Painted
@@ -70,8 +69,8 @@ class Headline(Painted):
         named, feed, view = self.scene.palette.named, self.scene.feed, self.scene.view
         step = f"{view.step:,}" if view.info is not None else UNKNOWN
         spans: list[Span] = []
-        if isinstance(feed.source, Rewinds):
-            step = f"{step} of {feed.source.steps[1]:,}"
+        if feed.tape is not None:
+            step = f"{step} of {feed.tape.steps[1]:,}"
             spans.append(("recording  ", named.accent))
         if feed.in_past:
             step = f"{view.step:,} of {feed.live.step:,}"
@@ -104,7 +103,7 @@ class Headline(Painted):
             return {"loading": "◌ loading", "stopped": "■ ended"}[state], named.warning
         if feed.paused:
             return " ‖ paused ", named.badge
-        if isinstance(feed.source, Rewinds):
+        if feed.tape is not None:
             return "▶ plays", named.good
         if self.scene.watched and not feed.live.sequences:  # its exporter tells of steps, and idle servers take none
             return "◦ idle", named.muted
