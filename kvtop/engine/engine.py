@@ -96,6 +96,11 @@ class Engine:
         """Whether a request is unfinished or still to arrive."""
         return bool(self.scheduler.roster.groups or self._by_time or self._by_step)
 
+    @property
+    def awaits_arrival(self) -> bool:
+        """Whether there is nothing to compute until a request arrives by the clock."""
+        return not self.scheduler.has_work and bool(self._by_time) and self._by_time.next_due > self._monotonic()
+
     def seconds_to_next_arrival(self) -> float | None:
         """How long until a request arrives by the clock; None when none will, or while paused."""
         if not self._by_time or (self.paused and self._stepping is None):

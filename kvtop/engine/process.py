@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from kvtop.engine.control import AnyCommand, BatchMessage, EngineState, Quit, Reply, Status
+from kvtop.engine.control import AnyCommand, BatchMessage, Quit, Reply, Status
 from kvtop.engine.events import Batch
 from kvtop.engine.publisher import Publisher
 from kvtop.engine.wire import decode_command, receive_frame
@@ -40,6 +40,9 @@ class HostedEngine(Protocol):
 
     @property
     def has_work(self) -> bool: ...
+
+    @property
+    def awaits_arrival(self) -> bool: ...
 
     def seconds_to_next_arrival(self) -> float | None: ...
 
@@ -92,7 +95,7 @@ class Inbox:
 
 def drive(engine: HostedEngine, inbox: Inbox, publisher: Publisher) -> None:
     """Run the engine until the watcher says Quit or is gone."""
-    state: EngineState = "loading"
+    status = Status(state="loading")
     commands = inbox.take()
     while not inbox.closed:
         for command in commands:
@@ -102,16 +105,24 @@ def drive(engine: HostedEngine, inbox: Inbox, publisher: Publisher) -> None:
             publisher.publish(engine.apply(command))
         if commands and (news := engine.flush()) is not None:  # shown before a step that may take long
             publisher.publish(BatchMessage(batch=news))
-        now: EngineState = "paused" if engine.paused else "running" if engine.has_work else "idle"
-        if now != state:
-            state = now
-            publisher.publish(Status(state=state))
+        if (now := _status(engine)) != status:
+            status = now
+            publisher.publish(status)
         batch = engine.step()
         if batch is not None:
             publisher.publish(BatchMessage(batch=batch))
             commands = inbox.take()
         else:
             commands = inbox.wait(engine.seconds_to_next_arrival())
+
+
+def _status(engine: HostedEngine) -> Status:
+    """What it is about to do."""
+    if engine.paused:
+        return Status(state="paused")
+    if engine.awaits_arrival:
+        return Status(state="idle", detail="traffic to come")
+    return Status(state="running" if engine.has_work else "idle")
 
 
 def serve(connection: socket.socket, build: BuildEngine) -> int:

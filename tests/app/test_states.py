@@ -132,6 +132,17 @@ async def test_an_engine_with_nothing_to_say_may_be_silent(state) -> None:
         assert "no word" not in text(app) and "computing" not in text(app)
 
 
+async def test_an_engine_between_two_arrivals_is_idle_and_says_that_more_comes() -> None:
+    source = story(96)
+    source.run(5)
+    source.say("idle", "traffic to come")
+    async with on_stage(source) as (app, pilot):
+        assert "◦ idle, traffic to come" in text(app)
+        source.say("idle")
+        await settle(app, pilot)
+        assert "◦ idle" in text(app) and "idle," not in text(app)
+
+
 async def test_a_missed_batch_is_shown_and_a_snapshot_is_asked_for_once() -> None:
     source = story(96)
     source.run(5)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -107,6 +108,18 @@ def test_it_runs_what_is_injected_and_comes_to_rest(watch: Callable[..., Watched
     engine.until(lambda: engine.state == "idle")
     assert [status.state for status in engine.statuses if status.state != "loading"][-2:] == ["running", "idle"]
     assert engine.view.blocks.active == 0
+
+
+def test_between_two_arrivals_it_is_idle_and_says_that_more_comes(watch: Callable[..., Watched]) -> None:
+    engine = watch()
+    first, second = requests(2)
+    engine.ask(Inject(ticket=7, requests=[first, msgspec.structs.replace(second, arrival_s=1.5)]))
+    engine.until(lambda: engine.view.counters.completed == 1)
+    engine.until(lambda: engine.statuses[-1] == Status(state="idle", detail="traffic to come"))
+    engine.until(lambda: engine.view.counters.completed == 2)
+    engine.until(lambda: engine.statuses[-1] == Status(state="idle"))
+    said = [status.state for status in engine.statuses if status.state != "loading"]
+    assert said[-4:] == ["running", "idle", "running", "idle"]
 
 
 def test_a_paused_or_idle_engine_takes_no_time(watch: Callable[..., Watched]) -> None:

@@ -107,7 +107,9 @@ class Headline(Painted):
             return "▶ plays", named.good
         if self.scene.watched and not feed.live.sequences:  # its exporter tells of steps, and idle servers take none
             return "◦ idle", named.muted
-        return ("◦ idle", named.muted) if state == "idle" else ("▶ running", named.good)
+        if state == "idle":
+            return f"◦ idle, {feed.status.detail}" if feed.status.detail else "◦ idle", named.muted
+        return "▶ running", named.good
 
     # --- the second line ------------------------------------------------------------------------------------------
 
