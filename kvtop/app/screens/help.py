@@ -37,9 +37,9 @@ READING = {
         "any time. The dashed line is the watermark: admission stops there. ▲ marks a preemption."
     ),
     "requests": (
-        "Every request, also those that are over. waited: until its first admission. first in: from its arrival to its "
-        "first token. pause: the longest time between two of its tokens. out: how often it was preempted. Beside it "
-        "the chosen one's life: what it went through, and above the same steps the blocks it held."
+        "Every request, also those that are over. waited: all its time in the queue, also while preempted. first in: "
+        "from its arrival to its first token. pause: the longest time between two of its tokens. out: how often it was "
+        "preempted. Beside it the chosen one's life: what it went through, and above the same steps the blocks it held."
     ),
     "prefix": (
         "The prefix index. A row is a run of full blocks that prompts have in common; what is indented follows it. "
