@@ -7,8 +7,9 @@ A thing that cannot be done raises Refused with a sentence for the operator, and
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from kvtop.engine.config import PREEMPT_MODES, VICTIM_RULES
+from kvtop.engine.config import PREEMPT_MODES, VICTIM_RULES, SchedulerConfig
 from kvtop.engine.events import Changed, PreemptMode
 from kvtop.engine.scheduler import Scheduler
 
@@ -58,22 +59,35 @@ def change_priority(scheduler: Scheduler, request_id: str, priority: int, cause:
     scheduler.journal.add(Changed, cause, name="priority", old=str(old), new=str(priority), request_id=request_id)
 
 
-def change_setting(scheduler: Scheduler, name: str, value: str, cause: int) -> None:
-    """Change one of ``SETTINGS``; it holds from the next step on. What runs over a lowered cap runs on."""
+def read_setting(config: SchedulerConfig, name: str, value: str) -> Any:
+    """The value that one of ``SETTINGS`` of ``config`` is to have, from its text.
+
+    Raises:
+        ValueError: it cannot change while the engine runs, or the value is none it can have.
+    """
     if name not in SETTINGS:
-        raise Refused(f"{name} cannot change while the engine runs; these can: {', '.join(SETTINGS)}")
-    old = getattr(scheduler.config, name)
+        raise ValueError(f"{name} cannot change while the engine runs; these can: {', '.join(SETTINGS)}")
     allowed = {"victim": VICTIM_RULES, "preempt": PREEMPT_MODES}.get(name)
     try:
-        new = type(old)(value)
-        replace(scheduler.config, **{name: new})
+        new = type(getattr(config, name))(value)
+        replace(config, **{name: new})
     except ValueError:
         what = (
             f"one of {', '.join(allowed)}"
             if allowed
             else {"watermark": "a share from 0 to below 1"}.get(name, "a whole number of at least 1")
         )
-        raise Refused(f"{name} is {value!r}, expected {what}") from None
+        raise ValueError(f"{name} is {value!r}, expected {what}") from None
+    return new
+
+
+def change_setting(scheduler: Scheduler, name: str, value: str, cause: int) -> None:
+    """Change one of ``SETTINGS``; it holds from the next step on. What runs over a lowered cap runs on."""
+    old = getattr(scheduler.config, name, None)
+    try:
+        new = read_setting(scheduler.config, name, value)
+    except ValueError as error:
+        raise Refused(str(error)) from None
     widest = max((group.request.beam_width for group in scheduler.roster.groups.values()), default=0)
     if name in ("max_num_seqs", "max_num_batched_tokens") and new < widest:
         raise Refused(f"{name} is {new}, but a request whose {widest} beams run together is unfinished")

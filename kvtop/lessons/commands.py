@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+from kvtop.engine.config import SchedulerConfig
 from kvtop.engine.control import Abort, AnyCommand, ClearCache, Pause, Resume, Set, Step
 from kvtop.engine.events import AnyEvent, PreemptMode
+from kvtop.engine.operations import read_setting
 
 EVENT_TYPES = frozenset(event.__struct_config__.tag for event in get_args(AnyEvent))
 MOST_STEPS = 10_000
@@ -35,7 +37,7 @@ def parse_command(text: str) -> SceneCommand:
     """One line of ``do``.
 
     Raises:
-        ValueError: it is no command; the message lists them.
+        ValueError: it is no command, and the message lists them; or it sets what cannot be set.
     """
     match text.split():
         case ["pause"]:
@@ -53,6 +55,7 @@ def parse_command(text: str) -> SceneCommand:
         case ["clear", "cache"]:
             return ClearCache()
         case ["set", name, value]:
+            read_setting(SchedulerConfig(num_blocks=1), name, value)
             return Set(name=name, value=value)
         case ["preempt", request_id]:
             return PreemptRequest(request_id, "recompute")

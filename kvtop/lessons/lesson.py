@@ -177,7 +177,7 @@ def _check_scene(where: str, scene: Scene, sent: set[str]) -> None:
     for text in scene.do:
         _within(where, "do", parse_command, text)
     _check_text(where, "text", scene.text, sent)
-    _check_text(where, "task", scene.task, sent)
+    _check_text(where, "task", scene.task, sent, may_be_empty=True)
     if scene.done:
         if not scene.task:
             raise ValueError(f"{where}: done without a task; say what there is to do")
@@ -205,7 +205,9 @@ def _check_formula(where: str, key: str, text: str, sent: set[str]) -> None:
     _check_requests(where, key, _within(where, key, formula, text).request_ids, sent)
 
 
-def _check_text(where: str, key: str, text: str, sent: set[str]) -> None:
+def _check_text(where: str, key: str, text: str, sent: set[str], *, may_be_empty: bool = False) -> None:
+    if not (text.strip() or may_be_empty):
+        raise ValueError(f"{where}: {key}: is empty")
     _check_requests(where, key, _within(where, key, lambda words: check_figures(words, formula), text), sent)
 
 

@@ -50,6 +50,9 @@ def test_the_documented_example_is_a_lesson_and_every_fact_is_documented() -> No
         ('watch = "blocks a"', 'watch = "blocks b"', "scene 2: watch is 'blocks b', expected one of free"),
         ('do = ["pause"]', 'do = ["stop"]', "scene 1: do: 'stop' is no command, expected pause"),
         ('do = ["pause"]', 'do = ["step until x"]', "scene 1: do: 'step until x': no event 'x'"),
+        ('do = ["pause"]', 'do = ["set nope 1"]', "scene 1: do: nope cannot change while the engine runs; these can:"),
+        ('do = ["pause"]', 'do = ["set watermark 2"]', "scene 1: do: watermark is '2', expected a share from 0"),
+        ('right = "Yes."', 'right = " "', "question: right: is empty"),
         ("done = 'blocks(\"a\") >= 3'", "done = 'blocks(\"b\") >= 3'", "asks about 'b', which is not sent until then"),
         (
             "done = 'blocks(\"a\") >= 3'",
