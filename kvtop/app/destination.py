@@ -5,6 +5,7 @@ The form asks for counts and sends; who carries it out, and how much is free, is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from kvtop.engine.requests import Request
 from kvtop.view.words import count
 
 Answer = Callable[[Reply], None]
+_OURS = re.compile(r"req-([0-9]{1,9})")
 
 
 class Destination(Protocol):
@@ -50,6 +52,9 @@ class EngineDestination:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        self._sent_to = feed.live
+        self._sent: set[str] = set()
+        """Ids of what went to that engine: the view hears of a request only when it arrives."""
 
     @property
     def not_ready(self) -> str:
@@ -65,16 +70,18 @@ class EngineDestination:
     def first_number(self) -> int:
         view = self._feed.live
         taken = {row.request_id for row in view.sequences.values()} | {ended.request_id for ended in view.ended}
-        taken |= {request.id for request in self._feed.held}
-        number = view.counters.requests + 1
-        while f"req-{number}" in taken:
-            number += 1
-        return number
+        if view is self._sent_to:
+            taken |= self._sent
+        numbers = [int(found[1]) for request_id in taken if (found := _OURS.fullmatch(request_id))]
+        return max(view.counters.requests, *numbers, 0) + 1
 
     def measure(self, request: Request, answer: Answer) -> None:
         self._feed.send(Measure(request=request), answer)
 
     def send(self, requests: list[Request], answer: Answer) -> None:
+        if self._feed.live is not self._sent_to:  # another engine, which counts from the start
+            self._sent_to, self._sent = self._feed.live, set()
+        self._sent.update(request.id for request in requests)
         self._feed.inject(requests, answer)
 
     def need(self, requests: Sequence[Request], prompt_tokens: Sequence[int]) -> str:

@@ -411,6 +411,16 @@ async def test_f2_fills_the_form_from_a_preset(source: SteppedSource) -> None:
         assert arrivals[0] == 0 and arrivals == sorted(arrivals) and 2 < arrivals[-1] < 15
 
 
+async def test_more_can_be_sent_while_what_was_sent_before_still_arrives(source: SteppedSource) -> None:
+    async with on_stage(source, (120, 44)) as (app, pilot):
+        for _ in range(2):
+            await pilot.press("i", "f2", "down", "down", "enter", "enter")
+            await settle(app, pilot)
+        first, second = (sent.requests for sent in source.sent if isinstance(sent, control.Inject))
+        assert not {request.id for request in first} & {request.id for request in second}
+        assert "in use" not in text(app)
+
+
 async def test_a_workload_file_is_sent_from_the_form_after_its_need_was_told(source: SteppedSource, tmp_path) -> None:
     file = tmp_path / "load.json"
     asked = [{"id": f"from-file-{i}", "prompt": "page table " * (10 + i), "max_tokens": 20} for i in range(3)]
