@@ -35,7 +35,8 @@ class Turn:
 def decision_path(view: PoolView, seq: int) -> list[Turn]:
     """The path for ``seq`` in the view's last step; empty when nothing was decided about it."""
     events = [entry.event for entry in view.log.of_step(view.step)]
-    entry = _entry(events, seq)
+    in_one_piece = view.info is not None and view.info.policy != "paged"
+    entry = _entry(events, seq, in_one_piece)
     room = _room(events, seq, view)
     if room and entry and entry[-1].then == WAITS:  # it lost its blocks first, and then asked to come back
         return room + entry
@@ -60,16 +61,18 @@ def sequence_in_question(view: PoolView) -> int | None:
     return min(running, key=lambda s: (s.admitted_order, s.index)).seq if running else None
 
 
-def _entry(events: list[e.AnyEvent], seq: int) -> list[Turn]:
+def _entry(events: list[e.AnyEvent], seq: int, in_one_piece: bool) -> list[Turn]:
     """The way into the running ones: past each hurdle up to the one that stopped it, or all of them."""
     for event in events:
         if isinstance(event, e.Waits | e.Admitted | e.Resumed) and event.seq == seq:
             reason = event.reason if isinstance(event, e.Waits) else None
-            return _hurdles(event, reason)
+            return _hurdles(event, reason, in_one_piece)
     return []
 
 
-def _hurdles(event: e.Waits | e.Admitted | e.Resumed, stopped_by: e.WaitReason | None) -> list[Turn]:
+def _hurdles(
+    event: e.Waits | e.Admitted | e.Resumed, stopped_by: e.WaitReason | None, in_one_piece: bool
+) -> list[Turn]:
     if stopped_by == "swapped_first":
         return [Turn("are swapped-out sequences back?", False, "", "they come first: it waits")]
     if stopped_by == "siblings":
@@ -79,11 +82,13 @@ def _hurdles(event: e.Waits | e.Admitted | e.Resumed, stopped_by: e.WaitReason |
     blocks = f"needs {event.needed:,}, {event.free:,} free + {event.cached:,} cached"
     if not isinstance(event, e.Resumed) and event.promised:
         blocks += f" - {event.promised:,} promised"
+    elif stopped_by == "blocks" and in_one_piece and event.free >= event.needed:
+        blocks += ", but no hole is so large"
     hurdles: list[tuple[e.WaitReason, str, str]] = [
         ("seats", "a seat?", f"{running:,} run"),
         ("token_budget", "tokens left in this step?", ""),
         ("preemption_bound", "fewer preemptions than the bound?", ""),
-        ("blocks", "blocks?", blocks),
+        ("blocks", "blocks in one piece?" if in_one_piece else "blocks?", blocks),
     ]
     if not isinstance(event, e.Resumed) and event.watermark_blocks and running:
         left = event.free + event.cached - event.needed

@@ -206,6 +206,19 @@ def test_one_behind_the_head_of_the_queue_waits_for_it() -> None:
     assert why_sequence(engine.view, 77) == "seq 77 is over"
 
 
+def test_a_reservation_asks_for_one_piece_and_says_when_there_is_none_so_large() -> None:
+    engine = WatchedEngine(num_blocks=12, block_size=4, policy="reserve-prompt-max-tokens", prefix_cache=False)
+    engine.add(*(request(name, 4, max_tokens=tokens) for name, tokens in (("a", 4), ("b", 16), ("c", 12))))
+    engine.run()
+    assert ("blocks in one piece?", True) in questions(decision_path(engine.view, 1))
+    engine.run_until("completed")  # a: two blocks at the beginning are free, and one at the end
+    engine.add(request("d", 8, max_tokens=4))
+    engine.run()
+    *_, asked = decision_path(engine.view, 4)
+    assert (asked.question, asked.yes, asked.then) == ("blocks in one piece?", False, "it waits")
+    assert asked.numbers == "needs 3, 3 free + 0 cached, but no hole is so large"
+
+
 def test_every_type_of_event_has_words_of_its_own() -> None:
     assert set(_TELLERS) == set(get_args(e.AnyEvent))
 
