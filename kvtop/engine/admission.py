@@ -109,7 +109,7 @@ class Admission:
         )
         self.journal.append(head.wait)
 
-    def report_admitted(self, head: Sequence, needed: int, cached_tokens: int) -> int:
+    def report_admitted(self, head: Sequence, needed: int, cached_tokens: int, shared: int) -> int:
         return self.journal.add(
             Admitted,
             head.wait.id if head.wait else head.last_event,
@@ -123,9 +123,10 @@ class Admission:
             watermark_blocks=self.config.watermark * self.config.num_blocks,
             running=len(self.roster.running) + 1,
             waited_steps=self.roster.step - head.queued_step,
+            shared=shared,
         )
 
-    def report_resumed(self, head: Sequence, needed: int, cached_tokens: int, seats: int) -> int:
+    def report_resumed(self, head: Sequence, needed: int, cached_tokens: int, seats: int, shared: int = 0) -> int:
         return self.journal.add(
             Resumed,
             head.wait.id if head.wait else head.last_event,
@@ -138,4 +139,5 @@ class Admission:
             cached=self.kv.pool.num_cached,
             running=len(self.roster.running) + seats,
             waited_steps=self.roster.step - head.queued_step,
+            shared=shared,
         )

@@ -136,6 +136,8 @@ class Admitted(Event, frozen=True):
     running: int
     """Running sequences after this admission."""
     waited_steps: int
+    shared: int = 0
+    """Blocks it takes beside the needed ones because others hold them already: its table will hold both."""
 
 
 class Resumed(Event, frozen=True):
@@ -150,6 +152,7 @@ class Resumed(Event, frozen=True):
     cached: int
     running: int
     waited_steps: int
+    shared: int = 0
 
 
 class Preempted(Event, frozen=True):

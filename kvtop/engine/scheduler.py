@@ -261,10 +261,11 @@ class Scheduler:
 
     def _admit_head(self, head: Sequence, prefix: Prefix, needed: int) -> None:
         del self.roster.waiting[0]
+        shared = self.kv.blocks_to_hold(head, len(head.tokens)) - needed
         if head.admitted_order:
-            event = self.admission.report_resumed(head, needed, prefix.tokens, 1)
+            event = self.admission.report_resumed(head, needed, prefix.tokens, 1, shared)
         else:
-            event = self.admission.report_admitted(head, needed, prefix.tokens)
+            event = self.admission.report_admitted(head, needed, prefix.tokens, shared)
             if head.high_water == 0:
                 head.cached_tokens = prefix.tokens
                 self.counters.prompt_tokens += head.prompt_len

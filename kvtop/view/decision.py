@@ -124,7 +124,7 @@ def _room(events: list[e.AnyEvent], seq: int, view: PoolView) -> list[Turn]:
             turns += _preempted(event, shortage, victims, view)
             victims += 1
         elif isinstance(event, e.Finished) and event.seq == seq:
-            ends = f"it ends with {count(event.generated, 'token')}"
+            ends = f"it ends with {count(event.generated, 'token')} generated"
             turns.append(Turn("anybody left to preempt?", False, "", ends))
         elif isinstance(event, e.Allocated | e.Copied):
             turns.append(_taken(event, view)[-1])
@@ -143,11 +143,8 @@ def _preempted(event: e.Preempted, shortage: e.Shortage, victims: int, view: Poo
         turns = [Turn("try again?", False, "still short", "")]
     else:
         turns = [Turn("enough if cached ones go?", False, f"{shortage.cached:,} cached", "")]
-    cost = (
-        f"{event.tokens:,} tokens swapped out"
-        if event.mode == "swap"
-        else f"up to {event.tokens:,} tokens to recompute"
-    )
+    tokens = count(event.tokens, "token")
+    cost = f"{tokens} swapped out" if event.mode == "swap" else f"up to {tokens} to recompute"
     freed = f"{event.freed:,} of its {count(event.held, 'block')} freed, {cost}"
     turns.append(Turn(f"the victim, by rule {event.rule}?", None, who(view, event.seq), f"preempt: {freed}"))
     if event.seq == shortage.seq:
@@ -179,7 +176,8 @@ def _taken(event: e.Allocated | e.Copied, view: PoolView) -> list[Turn]:
 def _last_block(held: int, view: PoolView) -> Turn:
     if not held:
         return Turn("has its last block room?", False, "it holds none yet", "")
-    return Turn("has its last block room?", False, f"all {held * view.block_size:,} slots of {held:,} are filled", "")
+    slots = count(held * view.block_size, "slot")
+    return Turn("has its last block room?", False, f"all {slots} of its {count(held, 'block')} are filled", "")
 
 
 def _write(advanced: e.Advanced, seq: int) -> Turn:

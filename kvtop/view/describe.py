@@ -92,15 +92,22 @@ def _admitted(event: e.Admitted, view: PoolView) -> str:
     cached = f", {event.cached_tokens:,} cached" if event.cached_tokens else ""
     waited = f"; waited {count(event.waited_steps, 'step')}" if event.waited_steps else ""
     return (
-        f"admit {who(view, event.seq)}  {count(event.tokens, 'token')}{cached}: {count(event.needed, 'block')}, "
+        f"admit {who(view, event.seq)}  {count(event.tokens, 'token')}{cached}: {_blocks_with_shared(event)}, "
         f"{event.free + event.cached:,} to be had; {event.running:,} run now{waited}"
     )
 
 
 def _resumed(event: e.Resumed, view: PoolView) -> str:
-    how = "swapped in" if event.mode == "swap" else f"{event.tokens - event.cached_tokens:,} tokens to compute"
+    to_compute = f"{count(event.tokens - event.cached_tokens, 'token')} to compute"
+    how = "swapped in" if event.mode == "swap" else to_compute
     stood = f"stood still {count(event.waited_steps, 'step')}"
-    return f"resume {who(view, event.seq)}  {how}; {count(event.needed, 'block')}; {stood}"
+    return f"resume {who(view, event.seq)}  {how}; {_blocks_with_shared(event)}; {stood}"
+
+
+def _blocks_with_shared(event: e.Admitted | e.Resumed) -> str:
+    """What its table will hold for the tokens it has, and how many of these others hold already."""
+    shared = f", {event.shared:,} of them shared" if event.shared else ""
+    return count(event.needed + event.shared, "block") + shared
 
 
 def _preempted(event: e.Preempted, view: PoolView) -> str:
@@ -108,10 +115,12 @@ def _preempted(event: e.Preempted, view: PoolView) -> str:
     rule = "by the operator" if event.rule == "operator" else event.rule
     why = f"; {shortage_words(cause.event, view)}" if cause and isinstance(cause.event, e.Shortage) else ""
     if event.mode == "swap":
-        then = f"{event.tokens:,} tokens swapped out"
+        then = f"{count(event.tokens, 'token')} swapped out"
     else:
-        then = f"up to {event.tokens:,} tokens to recompute" + (" (swap space is full)" if event.swap_full else "")
-    return f"preempt {who(view, event.seq)}  {rule}{why}; {event.freed:,} freed, {then}"
+        then = f"up to {count(event.tokens, 'token')} to recompute"
+        if event.swap_full:
+            then += " (swap space is full)" if view.swap.num_blocks else " (there is no swap space)"
+    return f"preempt {who(view, event.seq)}  {rule}{why}; {count(event.freed, 'block')} freed, {then}"
 
 
 def _finished(event: e.Finished, view: PoolView) -> str:
@@ -119,13 +128,13 @@ def _finished(event: e.Finished, view: PoolView) -> str:
     if isinstance(event.stop_reason, str):
         reason = f"stop string “{clean_line(event.stop_reason, 30)}”"
     message = f" ({clean_line(event.message)})" if event.message else ""
-    return f"end {who(view, event.seq)}  {count(event.generated, 'token')}: {reason}{message}"
+    return f"end {who(view, event.seq)}  {count(event.generated, 'token')} generated: {reason}{message}"
 
 
 def _completed(event: e.Completed, view: PoolView) -> str:
     cost = f", {count(event.preemptions, 'preemption')}" if event.preemptions else ""
-    again = f", {event.recomputed_tokens:,} recomputed" if event.recomputed_tokens else ""
-    return f"done {clean_line(event.request_id, 40)}  {count(event.generated, 'token')} in all{cost}{again}"
+    again = f", {count(event.recomputed_tokens, 'token')} recomputed" if event.recomputed_tokens else ""
+    return f"done {clean_line(event.request_id, 40)}  {count(event.generated, 'token')} generated{cost}{again}"
 
 
 def _warned(event: e.Warned, view: PoolView) -> str:
@@ -144,17 +153,15 @@ def _allocated(event: e.Allocated, view: PoolView) -> str:
 
 
 def _shared(event: e.Shared, view: PoolView) -> str:
-    shared = count(blocks_in(event.runs), "block")
-    return (
-        f"share {who(view, event.seq)}  {shared} of {who(view, event.source)}, {event.tokens:,} tokens computed already"
-    )
+    shared, computed = count(blocks_in(event.runs), "block"), count(event.tokens, "token")
+    return f"share {who(view, event.seq)}  {shared} of {who(view, event.source)}, {computed} computed already"
 
 
 def _hit(event: e.Hit, view: PoolView) -> str:
     sequence = view.sequences.get(event.seq)  # also a fork that had to wait looks its tokens up a second time
     again = " after preemption" if event.resumed and sequence is not None and sequence.preemptions else ""
     found = count(blocks_in(event.runs), "block")
-    return f"hit {who(view, event.seq)}  {found}, {event.tokens:,} of {event.queried:,} tokens were cached{again}"
+    return f"hit {who(view, event.seq)}  {found}, {event.tokens:,} of {count(event.queried, 'token')} cached{again}"
 
 
 def _copied(event: e.Copied, view: PoolView) -> str:
@@ -214,12 +221,22 @@ def _step_timed(event: e.StepTimed, view: PoolView) -> str:
     spent = (("schedule", event.schedule_s), ("run", event.run_s), ("update", event.update_s))
     parts = ", ".join(f"{name} {1000 * seconds:.1f}" for name, seconds in spent)
     total = 1000 * sum(seconds for _, seconds in spent)
-    return f"time  {total:.1f} ms: {parts}; {event.prefill_tokens:,} prefill and {event.decode_tokens:,} decode tokens"
+    tokens = f"{event.prefill_tokens:,} prefill and {count(event.decode_tokens, 'decode token')}"
+    return f"time  {total:.1f} ms: {parts}; {tokens}"
 
 
 def _commanded(event: e.Commanded, view: PoolView) -> str:
     if event.command == "inject":  # by whom is not known: an operator, a script, or a client of a server of ours
         return f"sent in  {clean_line(event.detail)}"
+    if event.command == "step":
+        told = clean_line(event.detail, 40)
+        return (
+            f"operator  runs {told} step{'s' * (told != '1')}" if told.isdecimal() else f"operator  runs until {told}"
+        )
+    if event.command == "preempt":
+        seq, _, mode = clean_line(event.detail, 40).partition(" ")
+        if seq.isdecimal():
+            return f"operator  preempt {who(view, int(seq))}, {mode}"
     return f"operator  {clean_line(event.command.replace('_', ' '), 40)} {clean_line(event.detail)}".rstrip()
 
 

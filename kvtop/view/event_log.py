@@ -10,9 +10,17 @@ from itertools import islice
 
 import msgspec
 
+from kvtop.engine import events as e
 from kvtop.engine.events import AnyEvent
 
 CAPACITY = 1_000
+_ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage, e.Requeued)
+
+
+def is_routine(event: AnyEvent) -> bool:
+    """It follows from others, happens all the time, or only says that the operator stepped on: left out unless all
+    events are asked for."""
+    return isinstance(event, _ROUTINE) or (isinstance(event, e.Commanded) and event.command == "step")
 
 
 class LogEntry(msgspec.Struct, frozen=True):

@@ -491,3 +491,25 @@ async def test_with_swap_space_a_preemption_can_swap_out() -> None:
         await settle(app, pilot)
         assert app.scene.view.sequences[app.scene.selected or 0].status == "swapped"
         assert "1 swapped" in text(app)
+
+
+@pytest.mark.parametrize(("prefix_cache", "words"), [(True, "computes up to"), (False, "computes")])
+async def test_a_preemption_is_offered_at_the_most_it_can_cost(prefix_cache: bool, words: str) -> None:
+    told = story(settings=EngineSettings(num_blocks=96, max_num_seqs=12, prefix_cache=prefix_cache), requests=2)
+    told.run(10)
+    async with on_stage(told) as (app, pilot):
+        await pilot.press("tab", "down", "p")
+        await pilot.pause()
+        said = re.search(r"It gives up \d+ blocks? and (computes(?: up to)?) \d+ tokens", text(app))
+        assert said is not None and said[1] == words
+
+
+async def test_single_steps_do_not_crowd_the_log_unless_all_events_are_shown(source: SteppedSource) -> None:
+    async with on_stage(source, (150, 60)) as (app, pilot):
+        await pilot.press("space", "full_stop")
+        source.run()
+        await settle(app, pilot)
+        assert "runs 1 step" not in text(app) and "operator  pause" in text(app)
+        await pilot.press("tab", "tab", "x")
+        await settle(app, pilot)
+        assert "runs 1 step" in text(app)

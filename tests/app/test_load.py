@@ -40,7 +40,7 @@ async def test_a_thousand_sequences_and_ten_thousand_events_a_second_leave_keys_
         assert sorted(waits)[len(waits) // 2] < 0.1, waits
         await settle(app, pilot)
         assert len(app.feed.live.log.entries) <= 1_000
-        assert "dropped" in text(app) and "1–" in text(app) and "of 1000" in text(app)
+        assert "the last 1,000 kept" in text(app) and "1–" in text(app) and "of 1000" in text(app)
 
 
 async def test_a_view_frozen_for_an_hour_keeps_nothing_and_is_exact_when_it_thaws() -> None:

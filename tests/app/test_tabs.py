@@ -69,6 +69,23 @@ async def test_the_requests_are_all_there_and_the_life_is_the_chosen_ones(source
         assert app.scene.request == rows[-12].name
 
 
+async def test_requests_that_are_out_of_sight_are_counted(source: SteppedSource) -> None:
+    async with on_stage(source, (120, 24)) as (app, pilot):
+        await pilot.press("2")
+        await settle(app, pilot)
+        rows, seen = app.live.requests.rows(), app.live.requests.size.height - 3
+        assert 0 < seen < len(rows)
+        assert f" 1–{seen} of {len(rows)} " in text(app)
+        await pilot.press("end", *["pagedown"] * 5)
+        await settle(app, pilot)
+        assert f" {len(rows) - seen + 1}–{len(rows)} of {len(rows)} " in text(app)
+        assert rows[-1].name in text(app)
+    async with on_stage(source, (120, 60)) as (app, pilot):
+        await pilot.press("2")
+        await settle(app, pilot)
+        assert " of 20 " not in text(app)
+
+
 async def test_a_life_tells_every_stretch_with_its_steps(source: SteppedSource) -> None:
     async with on_stage(source, (160, 60)) as (app, pilot):
         await pilot.press("2")

@@ -10,6 +10,7 @@ from kvtop.engine import events as e
 from kvtop.engine.control import Abort, ClearCache, Pause, Preempt, Set
 from kvtop.view.decision import Turn, decision_path, sequence_in_question
 from kvtop.view.describe import _TELLERS, describe, wait_words
+from kvtop.view.event_log import is_routine
 from kvtop.view.pool_view import PoolView
 from kvtop.view.why import why_block, why_event, why_sequence
 from tests.sources.traffic import batches
@@ -49,7 +50,7 @@ def test_room_in_the_last_block_is_a_write_and_a_full_one_an_append() -> None:
     engine = tight()
     engine.run(2)
     (last_full, free) = decision_path(engine.view, 1)
-    assert (last_full.yes, last_full.numbers) == (False, "all 4 slots of 2 are filled")
+    assert (last_full.yes, last_full.numbers) == (False, "all 4 slots of its 2 blocks are filled")
     assert (free.yes, free.numbers, free.then) == (True, "needs 1, 2 free", "append 4")
     engine.run()
     (write,) = decision_path(engine.view, 1)
@@ -61,7 +62,9 @@ def test_a_preemption_says_who_by_which_rule_for_whom_and_at_what_cost() -> None
     engine.run_until("preempted")
     lines = engine.lines()
     assert "short A req-1 needed 1 block, 0 free" in lines
-    assert "preempt B req-2  newest; A req-1 needed 1 block, 0 free; 3 freed, up to 6 tokens to recompute" in lines
+    assert (
+        "preempt B req-2  newest; A req-1 needed 1 block, 0 free; 3 blocks freed, up to 6 tokens to recompute" in lines
+    )
     assert "free B req-2  3 blocks given up: 3 free now" in lines
     assert sequence_in_question(engine.view) == 1
     path = decision_path(engine.view, 1)
@@ -175,14 +178,64 @@ def test_the_operator_is_named_as_the_cause() -> None:
     engine.send(Preempt(seq=2))
     engine.send(Set(name="watermark", value="0.2"))
     lines = engine.lines()
-    assert "operator  preempt 2 recompute" in lines
-    assert "preempt B req-2  by the operator; 2 freed, up to 4 tokens to recompute" in lines
+    assert "operator  preempt B req-2, recompute" in lines
+    assert "preempt B req-2  by the operator; 2 blocks freed, up to 4 tokens to recompute" in lines
     assert "change watermark  0.0 → 0.2" in lines
     assert "by the operator" in why_sequence(engine.view, 2)
     engine.send(Abort(request_id="req-1"))
     engine.send(ClearCache())
     engine.send(Pause())
-    assert "end A req-1  1 token: aborted" in engine.lines()
+    assert "end A req-1  1 token generated: aborted" in engine.lines()
+
+
+def test_stepping_is_routine_and_does_not_read_as_the_number_of_a_step() -> None:
+    one, five = (e.Commanded(id=1, command="step", detail=detail) for detail in ("1", "5"))
+    until = e.Commanded(id=3, command="step", detail="preempted")
+    assert [describe(event, PoolView()) for event in (one, five, until)] == [
+        "operator  runs 1 step",
+        "operator  runs 5 steps",
+        "operator  runs until preempted",
+    ]
+    assert all(map(is_routine, (one, five, until)))
+    assert not is_routine(e.Commanded(id=4, command="pause"))
+
+
+def test_a_count_of_one_is_told_in_the_singular() -> None:
+    view = PoolView()
+    resumed = e.Resumed(
+        id=1, seq=1, mode="recompute", tokens=9, cached_tokens=8, needed=1, free=3, cached=0, running=1, waited_steps=1
+    )
+    assert describe(resumed, view) == "resume seq 1  1 token to compute; 1 block; stood still 1 step"
+    preempted = e.Preempted(
+        id=2, seq=1, rule="newest", mode="recompute", needed_by=0, held=1, freed=1, tokens=1, preemptions=1
+    )
+    assert describe(preempted, view) == "preempt seq 1  newest; 1 block freed, up to 1 token to recompute"
+
+
+def test_what_a_request_generated_is_not_called_all_its_tokens() -> None:
+    engine = WatchedEngine(num_blocks=8, block_size=4)
+    engine.add(request("req-1", 6, 3))
+    engine.run_until("completed")
+    lines = engine.lines()
+    assert "end A req-1  3 tokens generated: it reached its limit" in lines
+    assert "done req-1  3 tokens generated" in lines
+
+
+def test_what_comes_in_is_told_with_the_blocks_that_its_table_shows_shared_ones_included() -> None:
+    engine = WatchedEngine(num_blocks=12, block_size=2)
+    engine.add(request("req-1", [1, 2, 3, 4, 5], 8))
+    engine.run()
+    engine.lines()
+    engine.add(request("req-2", [1, 2, 3, 4, 9, 8, 7], 8))
+    engine.run()
+    assert len(engine.view.sequences[2].table) == 4
+    (admitted,) = [line for line in engine.lines() if line.startswith("admit")]
+    assert "7 tokens, 4 cached: 4 blocks, 2 of them shared, " in admitted
+    engine.send(Preempt(seq=2))
+    engine.run()
+    (resumed,) = [line for line in engine.lines() if line.startswith("resume")]
+    assert len(engine.view.sequences[2].table) == 4
+    assert "; 4 blocks, 2 of them shared; " in resumed
 
 
 def test_a_block_is_explained_by_what_touched_it_last() -> None:
@@ -193,7 +246,7 @@ def test_a_block_is_explained_by_what_touched_it_last() -> None:
     assert why_block(engine.view, 7) == "block 7 is free, number 5 of 5 to be handed out"
     engine.send(Abort(request_id="req-1"))
     assert why_block(engine.view, 0).startswith("block 0 is cached: nobody holds it, it is number 2 of 2 to be evicted")
-    assert "because: end A req-1  2 tokens: aborted" in why_block(engine.view, 0)
+    assert "because: end A req-1  2 tokens generated: aborted" in why_block(engine.view, 0)
 
 
 def test_one_behind_the_head_of_the_queue_waits_for_it() -> None:

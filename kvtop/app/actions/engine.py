@@ -12,6 +12,7 @@ from kvtop.app.screens.settings import SettingsForm
 from kvtop.engine import control
 from kvtop.sources.frames import RecordingError
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.words import count
 
 if TYPE_CHECKING:
     from kvtop.app.screens.live import LiveScreen
@@ -35,12 +36,16 @@ def preempt(live: LiveScreen) -> None:
         elif mode == "swap":
             live.send(control.Preempt(seq=row.seq, mode="swap"))
 
-    held, computed = len(row.table), row.computed
-    words = f"It gives up {held:,} blocks and computes {computed:,} tokens again when its turn comes."
+    held, again = count(len(row.table), "block"), count(row.computed, "token")
+    if live.scene.view.caches_prefixes:
+        again = f"up to {again}"  # what is still cached then is found there
+    words = f"It gives up {held} and computes {again} again when its turn comes."
     answers = {"y": ("recompute", "preempt")}
-    if live.scene.view.swap.num_blocks:
+    swap = live.scene.view.swap
+    if swap.num_blocks:
         answers["s"] = ("swap", "swap out")
-        words += f" Swapped out, its KV waits in CPU memory: {live.scene.view.swap.free:,} swap blocks are free."
+        room = f"{swap.free:,} of {count(swap.num_blocks, 'swap block')} free"
+        words += f" Swapped out, its KV waits in CPU memory: {room}."
     live.app.push_screen(Ask(f"Preempt {row.name}?", words, answers), answered)
 
 
@@ -55,7 +60,7 @@ def abort(live: LiveScreen) -> None:
 
     siblings = sum(other.request_id == row.request_id for other in live.scene.view.sequences.values())
     words = f"All {siblings} of its sequences end" if siblings > 1 else "It ends"
-    words += f" with the {row.generated:,} tokens it has made so far."
+    words += f" with the {count(row.generated, 'token')} made so far."
     live.app.push_screen(Ask(f"Abort {row.name}?", words, {"y": ("abort", "abort")}), answered)
 
 
@@ -78,9 +83,8 @@ def clear_cache(live: LiveScreen) -> None:
             live.send(control.ClearCache())
 
     cached = live.scene.view.blocks.cached
-    words = (
-        f"{cached:,} cached blocks become free, and no prompt finds its beginning in the cache until it fills again."
-    )
+    becomes = f"{count(cached, 'cached block')} {'becomes' if cached == 1 else 'become'} free"
+    words = f"{becomes}, and no prompt finds its beginning in the cache until it fills again."
     live.app.push_screen(Ask("Clear the prefix cache?", words, {"y": ("clear", "clear")}), answered)
 
 
@@ -115,7 +119,8 @@ ENGINE: tuple[Action[LiveScreen], ...] = (
            lambda live: change_priority(live, -1)),
     Action("less_urgent", "right_square_bracket", "A larger one: later.", "engine",
            lambda live: change_priority(live, 1)),
-    Action("settings", "O", "Change watermark, caps and victim rule of the running engine.", "engine", change_settings),
+    Action("settings", "O", "Change watermark, caps, victim rule and preempt mode of the running engine.", "engine",
+           change_settings),
     Action("clear_cache", "C", "Empty the prefix cache.", "engine", clear_cache),
     Action("record", "r", "Record to a file, or end it. After the engine died: start it again.", "engine", record),
 )  # fmt: skip

@@ -24,9 +24,10 @@ READING = {
         "What has just changed hands lights up."
     ),
     "sequences": (
-        "Every sequence that is not over. tok: tokens so far, prompt included. blk: blocks it holds, and a bar that "
-        "compares it with the largest. sh: how many of them others hold too. out: how often it was preempted. One that "
-        "waits says what it waits for."
+        "Every sequence that is not over. tok: tokens so far, prompt and the newest one included. The KV of the newest "
+        "is written when the next is computed, so its blocks hold one token fewer. blk: blocks it holds, and a bar "
+        "that compares it with the largest. sh: how many of them others hold too. out: how often it was preempted. "
+        "One that waits says what it waits for."
     ),
     "log": (
         "What the scheduler did and why, newest below. Each line is one event: the step, what happened, to whom, and "

@@ -1,7 +1,7 @@
 """The event log: what the scheduler did and why, one line an event, newest below.
 
 Only the lines in sight are put into words, so ten thousand events a second cost no more than ten. Routine ones are left
-out until somebody asks for all. What left the ring before it could be read is counted, not hidden.
+out until somebody asks for all. Older ones than the ring keeps are counted, not hidden.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from kvtop.app.widgets.painted import Framed
 from kvtop.engine import events as e
 from kvtop.view.clean import width as cell_width
 from kvtop.view.describe import describe
-from kvtop.view.event_log import LogEntry
+from kvtop.view.event_log import LogEntry, is_routine
 from kvtop.view.words import who
 
 INDENT = 9
 """How far in the second line of an event begins."""
-_ROUTINE = (e.Cached, e.Allocated, e.Freed, e.Evicted, e.Shortage, e.Requeued)
-"""Events that follow from others or happen all the time; left out unless all are asked for."""
 
 
 class LogPanel(Framed, can_focus=True):
@@ -47,10 +45,10 @@ class LogPanel(Framed, can_focus=True):
 
     def figures(self) -> Sequence[Span]:
         named, log = self.scene.palette.named, self.scene.view.log
-        dropped = log.total - len(log.entries)
+        kept = len(log.entries)
         if not log.total:
             return ()
-        return [(f"{log.total:,}" + (f" · {dropped:,} dropped" if dropped else ""), named.muted)]
+        return [(f"{log.total:,}" + (f" · the last {kept:,} kept" if kept < log.total else ""), named.muted)]
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         log = self.scene.view.log
@@ -60,7 +58,7 @@ class LogPanel(Framed, can_focus=True):
         self.back = max(0, min(self.back, len(log.entries) - height))
         every = self.scene.all_events
         older = islice(reversed(log.entries), self.back, None)
-        seen = list(islice((entry for entry in older if every or not isinstance(entry.event, _ROUTINE)), height))
+        seen = list(islice((entry for entry in older if every or not is_routine(entry.event)), height))
         lines = [line for entry in reversed(seen) for line in self._lines_of(entry, width)]
         return lines[-height:]
 
@@ -97,7 +95,7 @@ class LogPanel(Framed, can_focus=True):
             return named.accent
         if isinstance(event, e.Finished | e.Completed):
             return named.good
-        return named.muted if isinstance(event, _ROUTINE) else named.text
+        return named.muted if is_routine(event) else named.text
 
     def scroll_back(self, lines: int) -> None:
         """Towards older events, or newer ones when negative."""

@@ -45,6 +45,8 @@ class RequestList(Framed, can_focus=True):
     def __init__(self, scene: Scene, id: str) -> None:
         super().__init__(scene, id)
         self.first_row = 0
+        self._num_rows = 0
+        """When it was last drawn."""
 
     def rows(self) -> list[RequestRow]:
         """All rows that pass the filter."""
@@ -75,12 +77,16 @@ class RequestList(Framed, can_focus=True):
 
     def note(self) -> Sequence[Span]:
         lost = self.scene.view.counters.completed + self.scene.view.counters.rejected - len(self.scene.view.ended)
-        if lost <= 0:
-            return ()
-        return [(f"{count(lost, 'older request')} no longer kept", self.scene.palette.named.muted)]
+        seen = max(0, self.size.height - 3)
+        last = min(self.first_row + seen, self._num_rows)
+        words = [f"{self.first_row + 1}–{last} of {self._num_rows}"] if self._num_rows > seen else []
+        if lost > 0:
+            words.append(f"{count(lost, 'older request')} no longer kept")
+        return [(" · ".join(words), self.scene.palette.named.muted)] if words else ()
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         named, rows = self.scene.palette.named, self.rows()
+        self._num_rows = len(rows)
         if not rows:
             words = "no request matches the filter" if self.scene.filter else "no request yet; i sends some"
             return [((f" {words}", named.muted),)]
