@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kvtop.app.arrangement import arrange
+from kvtop.settings import EngineSettings
 from tests.app.feed import story
 from tests.app.stage import on_stage, painted, settle, text
 
@@ -43,6 +46,17 @@ async def test_every_size_shows_owners_and_what_matters_most(size: tuple[int, in
         grid = app.live.grid.region
         letters = {char for row in painted(app)[grid.y + 1 : grid.bottom - 1] for char, _ in row}
         assert letters & set("ABCDEFGHIJ")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_reservation_names_itself_and_its_waste(size: tuple[int, int]) -> None:
+    settings = EngineSettings(num_blocks=600, policy="reserve-prompt-max-tokens", prefix_cache=False)
+    source = story(requests=10, settings=settings)
+    source.run(40)
+    async with on_stage(source, size) as (app, _):
+        lines = text(app).splitlines()
+        assert "reserve-prompt-max-tokens" in lines[0] and "simulated" in lines[0]
+        assert re.search(r"waste \d", lines[1])
 
 
 async def test_sixty_resizes_leave_no_cell_behind() -> None:

@@ -86,7 +86,7 @@ class Headline(Painted):
             spans += [("● ", named.bad), (f"{size(recorded)}  ", named.text)]
         words, style = self._state_words()
         spans += [(words, style), (f"  {'view at step' if feed.in_past else 'step'} {step}", named.text)]
-        if self.size.width >= 70:
+        if self.size.width >= (100 if self._reserves else 70):  # the policy's name says more than the clock
             spans.append((time.strftime("  %H:%M:%S", time.localtime(self.scene.clock())), named.muted))
         return [*spans, (" ", named.text)]
 
@@ -111,6 +111,12 @@ class Headline(Painted):
             return f"◦ idle, {feed.status.detail}" if feed.status.detail else "◦ idle", named.muted
         return "▶ running", named.good
 
+    @property
+    def _reserves(self) -> bool:
+        """The policy takes blocks for tokens that may never come: then it and its waste are what matters."""
+        info = self.scene.view.info
+        return info is not None and info.policy != "paged"
+
     # --- the second line ------------------------------------------------------------------------------------------
 
     def _pool_line(self, width: int) -> Line:
@@ -119,6 +125,7 @@ class Headline(Painted):
         blocks = count(info.num_blocks, "block") if info is not None else f"{UNKNOWN} blocks"
         memory = size(info.num_blocks * info.block_size * info.kv_bytes_per_token) if info is not None else UNKNOWN
         waste = measure_waste(view)
+        wasted = _percent(waste.wasted_share if waste is not None else None, 1)
         thrown = figures.preemptions_per_minute(view, now)
         speed = figures.tokens_per_second(view, now)
         full_s = self._seconds_until_full(now)
@@ -133,7 +140,10 @@ class Headline(Painted):
                 Part(0, self._level("active", view.blocks.active, self._heat())),
                 Part(3, self._level("cached", view.blocks.cached, named.text)),
                 Part(0, self._level("free", view.blocks.free, named.text)),
-                Part(6, self._figure("waste", _percent(waste.wasted_share if waste is not None else None, 1))),
+                Part(
+                    2 if self._reserves else 6,
+                    self._figure("waste", _percent(waste.wasted_share if waste is not None else None, 1)),
+                ),
                 Part(10, self._figure("full in", until_full)),
                 Part(1, self._figure("preempt", per_minute, named.bad if thrown else named.text)),
                 Part(8, self._figure("hit", _percent(figures.hit_rate(view), 0))),
