@@ -17,7 +17,7 @@ from kvtop.app.theme_files import Theme
 from kvtop.view.colours import Depth, Rgb, contrast, mix, nearest_256
 
 FULL = 7
-"""The fill level of a full block; a partly filled one has 0 to 6."""
+"""The fill level of a full block; a partly filled one has 1 to 6, a reserved one that is empty 0."""
 
 _ANSI = {
     "muted": 8, "faint": 8, "border": 8, "focus": 12, "accent": 12, "good": 2, "warning": 3, "bad": 9,

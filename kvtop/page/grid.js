@@ -4,6 +4,10 @@
 
 const FREE = 0, CACHED = 1, ACTIVE = 2, FULL = 7;
 
+// Of one block the code holds a level, 0 for none filled and 1 to 6 for a sixth each; of several the share of them.
+const filledPercent = (fill, perCell) =>
+  Math.round(perCell > 1 ? (100 * fill) / FULL : fill && (100 * (fill - 0.5)) / (FULL - 1));
+
 async function unpack(id) {
   const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (sign) => sign.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -163,7 +167,7 @@ class Grid {
     if (holders.length > 1) return `${where}: held by ${holders.map((row) => this.film.nameOf(row)).join(", ")}`;
     const owner = slot ? `${this.painter.glyph(slot)} ${this.film.ownerOf(slot, moment)}` : "nobody known";
     const fill = (code >> 2) & 7;
-    const full = fill < FULL ? `, about ${Math.round((100 * fill) / FULL)}% ${perCell > 1 ? "of them" : "filled"}` : "";
+    const full = fill < FULL ? `, about ${filledPercent(fill, perCell)}% ${perCell > 1 ? "of them" : "filled"}` : "";
     return `${where}: ${state === ACTIVE ? "held by" : "cached, last of"} ${owner}${full}${(code >> 5) & 1 ? ", shared" : ""}`;
   }
 }

@@ -31,7 +31,7 @@ class Cells:
     slots: npt.NDArray[np.int16]
     """The owner's slot (see OwnerSlots); NO_SLOT where nobody is known."""
     fills: npt.NDArray[np.uint8]
-    """0 to FULL: the filled share of a block's slots; of several blocks, the share of them in the cell's state."""
+    """Of one block its level, see ``fill_levels``; of several, the share of them in the cell's state, 0 to FULL."""
     shared: npt.NDArray[np.bool_]
     """A block in it is held by more than one table."""
 
@@ -45,8 +45,13 @@ def cells_of(view: PoolView, per_cell: int = 1) -> Cells:
     shared = blocks.ref_counts > 1
     if per_cell > 1:
         return _grouped(_rows(states, per_cell, FREE), _rows(slots, per_cell, NO_SLOT), _rows(shared, per_cell, False))
-    fills = np.where(held, blocks.fills * FULL // view.block_size, FULL).astype(np.uint8)
+    fills = np.where(held, fill_levels(blocks.fills, view.block_size), FULL).astype(np.uint8)
     return Cells(1, states, slots, fills, shared)
+
+
+def fill_levels(fills: npt.NDArray[np.integer], block_size: int) -> npt.NDArray[np.int64]:
+    """int64[n]: filled slots of ``block_size`` as a level: 0 none (a reserved block), 1 to 6 a sixth each, FULL all."""
+    return np.where(fills > 0, 1 + fills.astype(np.int64) * (FULL - 1) // block_size, 0)
 
 
 def _rows(values: npt.NDArray, per_cell: int, padding: int) -> npt.NDArray:

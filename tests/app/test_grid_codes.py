@@ -40,7 +40,7 @@ def codes_of(blocks: BlocksView, slots: OwnerSlots, marks: Marks = NO_MARKS) -> 
 def test_a_code_says_state_owner_fill_and_sharing() -> None:
     cells = [cell_of(code) for code in codes_of(*pool()).tolist()]
     assert cells[0] == Cell(ACTIVE, 0)
-    assert cells[3] == Cell(ACTIVE, 0, fill=FULL // 4)
+    assert cells[3] == Cell(ACTIVE, 0, fill=1 + 6 // 4)
     assert cells[4] == Cell(ACTIVE, 1, shared=True)
     assert cells[6] == Cell(CACHED, 1)
     assert cells[8].state == FREE and cells[8].slot == -1

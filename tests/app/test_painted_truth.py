@@ -6,7 +6,7 @@ import pytest
 
 from kvtop.app.app import KvtopApp
 from kvtop.app.grid.shape import Zoom
-from kvtop.app.palette import ACTIVE, CACHED, FREE, FULL, Cell
+from kvtop.app.palette import ACTIVE, CACHED, FREE, Cell
 from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.sequences import Sequence
 from kvtop.view.owner_slots import glyph
@@ -63,7 +63,7 @@ async def test_at_every_step_each_painted_cell_names_an_owner_that_holds_the_blo
                     index = sequence.table.block_ids.index(block)
                     slots = max(0, min(block_size, sequence.computed - index * block_size))
                     slot = app.scene.view.slots.slot_of(sequence.seq)
-                    cell = Cell(ACTIVE, slot, slots * FULL // block_size, shared=len(sequences) > 1)
+                    cell = Cell(ACTIVE, slot, 1 + 6 * slots // block_size, shared=len(sequences) > 1)
                     expected.add((glyph(slot), app.scene.palette.cell(cell)))
                 assert (char, style) in expected, f"block {block} at step {app.scene.view.step}"
                 checked += 1

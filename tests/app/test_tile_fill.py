@@ -18,7 +18,15 @@ from tests.app.stage import on_stage, painted
 
 
 @pytest.mark.parametrize(
-    ("slots", "upper", "lower"), [(2, "  ", "▂▂▂"), (8, "  ", "███"), (14, "▆▆", "███"), (16, "  ", "   ")]
+    ("slots", "upper", "lower"),
+    [
+        (0, "  ", "   "),
+        (1, "  ", "▂▂▂"),
+        (2, "  ", "▂▂▂"),
+        (8, "  ", "███"),
+        (14, "▆▆", "███"),
+        (16, "  ", "   "),
+    ],
 )
 def test_in_a_tile_the_fill_rises_over_both_lines(slots: int, upper: str, lower: str) -> None:
     blocks = BlocksView(1)

@@ -37,7 +37,7 @@ def test_a_free_block_has_no_owner_and_a_partial_one_shows_how_full_it_is() -> N
     engine.run()
     cells = cells_of(engine.view)
     (table,) = (sequence.table for sequence in engine.view.sequences.values())
-    assert cells.fills[table].tolist() == [FULL, 4 * FULL // 8]
+    assert cells.fills[table].tolist() == [FULL, 1 + 6 * 4 // 8]
     free = [block for block in range(4) if block not in table]
     assert cells.slots[free].tolist() == [NO_SLOT, NO_SLOT]
 

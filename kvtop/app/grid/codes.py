@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kvtop.app.grid.shape import Shape, Zoom
 from kvtop.app.palette import ACTIVE, CACHED, FULL, Cell
 from kvtop.view.blocks_view import BlocksView
+from kvtop.view.cells import fill_levels
 from kvtop.view.owner_slots import OwnerSlots
 
 Codes = npt.NDArray[np.int64]
@@ -71,7 +72,7 @@ def block_codes(blocks: BlocksView, slots: OwnerSlots, block_size: int, which: W
     """int64[n]: one code for each block of ``which``, coloured by owner."""
     refs, hashes = blocks.ref_counts[which].astype(np.int64), blocks.hashes[which]
     state = np.where(refs > 0, ACTIVE, np.where(hashes != 0, CACHED, 0)).astype(np.int64)
-    fill = np.where(refs > 0, blocks.fills[which] * FULL // block_size, FULL).astype(np.int64)
+    fill = np.where(refs > 0, fill_levels(blocks.fills[which], block_size), FULL)
     owner = np.where(state != 0, slots.slots_of(blocks.holders[which]).astype(np.int64) + 1, 0)
     return state | fill << _FILL | np.minimum(refs, MAX_REFS) << _REFS | owner << _SLOT
 

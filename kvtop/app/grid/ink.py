@@ -19,6 +19,10 @@ from kvtop.view.colours import Depth
 from kvtop.view.owner_slots import glyph
 
 _EIGHTHS = "▁▂▃▄▅▆▇"
+_OF_EIGHT = (0, 1, 2, 3, 4, 6, 7)
+"""Fill level → eighths of a line that stand for it; an empty block, level 0, has no bar."""
+_OF_SIXTEEN = (0, 2, 4, 6, 8, 12, 14)
+"""The same for the two lines of a tile."""
 _POWERS = "  ²³⁴⁵⁶⁷⁸⁹⁺"
 _KEPT_SEGMENTS = 20_000
 _HALF_NOTHING = 0xFFFFFFFF
@@ -30,7 +34,7 @@ class Ink:
     def __init__(self, palette: Palette, fine_marks: bool, mode: Mode = "owner") -> None:
         self._palette = palette
         self.mode = mode
-        self._eighths = _EIGHTHS if fine_marks else ".:-=+*#"
+        self._eighths = " " + (_EIGHTHS if fine_marks else ".:-=+*#")
         self._brim = "█" if fine_marks else "#"
         self._powers = _POWERS if fine_marks else "  23456789+"
         self._segments: dict[tuple[int, int, int], Segment] = {}
@@ -92,7 +96,7 @@ class Ink:
             return letter + " "
         if cell.state == FREE:
             return letter + " "
-        return letter + (self._eighths[cell.fill] if cell.fill < FULL else self._powers[refs_of(code)])
+        return letter + (self._level(cell.fill) if cell.fill < FULL else self._powers[refs_of(code)])
 
     def letter(self, code: int) -> str:
         """The one character that stands for the block's owner."""
@@ -155,17 +159,19 @@ class Ink:
         if line == 0 and logical is not None:
             return f"{logical:>3}"[-3:]
         cell = cell_of(code)
-        # The level counts eighths of a line, of the two that a tile has.
-        level = 2 * (cell.fill + 1) if cell.state != FREE and cell.fill < FULL else 0
+        level = _OF_SIXTEEN[cell.fill] if cell.state != FREE and cell.fill < FULL else 0
         if line == 1:
             return self._eighths_high(min(8, level)) * 3
         above = self._eighths_high(max(0, level - 8))
         return self.letter(code) + (self._powers[refs_of(code)] if refs_of(code) > 1 else above) + above
 
     def _eighths_high(self, level: int) -> str:
-        return f" {self._eighths}{self._brim}"[level]
+        return f"{self._eighths}{self._brim}"[level]
+
+    def _level(self, fill: int) -> str:
+        return self._eighths[_OF_EIGHT[fill]]
 
     def _bar(self, code: int, cells: int) -> str:
         """How full a partly filled block is, as a bar; nothing for the others."""
         cell = cell_of(code)
-        return self._eighths[cell.fill] * cells if cell.state != FREE and cell.fill < FULL else " " * cells
+        return self._level(cell.fill) * cells if cell.state != FREE and cell.fill < FULL else " " * cells

@@ -140,10 +140,7 @@ class Headline(Painted):
                 Part(0, self._level("active", view.blocks.active, self._heat())),
                 Part(3, self._level("cached", view.blocks.cached, named.text)),
                 Part(0, self._level("free", view.blocks.free, named.text)),
-                Part(
-                    2 if self._reserves else 6,
-                    self._figure("waste", _percent(waste.wasted_share if waste is not None else None, 1)),
-                ),
+                Part(2 if self._reserves else 6, self._figure("waste", wasted)),
                 Part(10, self._figure("full in", until_full)),
                 Part(1, self._figure("preempt", per_minute, named.bad if thrown else named.text)),
                 Part(8, self._figure("hit", _percent(figures.hit_rate(view), 0))),

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvtop.app.lines import Line, Span
-from kvtop.app.palette import ACTIVE, FULL, Cell
+from kvtop.app.palette import ACTIVE, Cell
 from kvtop.app.widgets.painted import Framed
+from kvtop.view.cells import fill_levels
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.words import count, who
 
@@ -59,8 +60,8 @@ class TablePanel(Framed):
         """``12 → 417²``: the block's number on its owner's colour, hollow while it fills."""
         palette, view = self.scene.palette, self.scene.view
         block = row.table[index]
-        fill, refs = int(view.blocks.fills[block]), int(view.blocks.ref_counts[block])
-        cell = Cell(ACTIVE, view.slots.slot_of(row.seq), fill * FULL // view.block_size, shared=refs > 1)
+        (fill,) = fill_levels(view.blocks.fills[[block]], view.block_size).tolist()
+        cell = Cell(ACTIVE, view.slots.slot_of(row.seq), fill, shared=bool(view.blocks.ref_counts[block] > 1))
         number = f"{view.block_id(block):,}"
         return (
             (f"{index:>4} ", palette.named.muted),
