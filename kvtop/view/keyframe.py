@@ -16,6 +16,7 @@ from kvtop.engine import events as e
 from kvtop.view.blocks_view import BlocksView
 from kvtop.view.event_log import EventLog, LogEntry
 from kvtop.view.owner_slots import OwnerSlots
+from kvtop.view.pauses import Pauses
 from kvtop.view.pool_view import ENDED_REQUESTS, PoolView
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.series import PressureSeries
@@ -30,7 +31,7 @@ _SERIES_PLAIN = ("first_bin", "last_bin", "started_s", "steps_seen")
 _VIEW_PLAIN = (
     *("info", "sequences", "over", "counters", "settings", "paused", "number", "step", "wall_s", "monotonic_s"),
     *("last_event_id", "incomplete_since", "last_events", "last_advanced", "last_timing", "ended_names"),
-    *("ended_filled_slots", "ended_unfilled_slots", "admissions"),
+    *("ended_filled_slots", "ended_unfilled_slots", "admissions", "step_began_s"),
 )
 
 
@@ -70,6 +71,10 @@ class _Keyframe(msgspec.Struct, kw_only=True):
     log: list[LogEntry]
     log_total: int
     ended: list[EndedRequest]
+    step_began_s: float = 0.0
+    pauses: list[tuple[float, float]] = []
+    paused_since: float | None = None
+    """Keyframes of older recordings do not tell of pauses."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,6 +93,8 @@ def dump_view(view: PoolView) -> bytes:
             log=list(view.log.entries),
             log_total=view.log.total,
             ended=list(view.ended),
+            pauses=view.pauses.over,
+            paused_since=view.pauses.since,
         )
     )
 
@@ -111,6 +118,7 @@ def load_view(data: bytes) -> PoolView:
     view.slots = OwnerSlots.restored(*frame.slots)
     view.log = EventLog(frame.log, frame.log_total)
     view.ended = deque(frame.ended, ENDED_REQUESTS)
+    view.pauses = Pauses(frame.pauses, frame.paused_since)
     return view
 
 

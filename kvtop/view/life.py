@@ -1,7 +1,8 @@
 """One sequence's life: what it went through from step to step, and how many blocks it held meanwhile.
 
 Kept from events as they come, of bounded size: of a very long life the beginning is forgotten, and the curve of blocks
-is thinned. Steps and wall seconds, side by side; while the engine is paused neither counts.
+is thinned. Steps and wall seconds, side by side; while the engine stands paused neither counts, but
+steps that are run one by one meanwhile do.
 """
 
 from __future__ import annotations
@@ -86,11 +87,12 @@ class Life(msgspec.Struct):
             for now, (step, wall_s) in zip(self.stretches, ends, strict=True)
         ]
 
-    def frozen_seconds(self, end_step: int, end_s: float, pauses: Pauses) -> float:
-        """All the time it stood still after it had begun to give out tokens."""
+    def frozen_seconds(self, end_step: int, end_s: float, pauses: Pauses) -> float | None:
+        """All the time it stood still after it had begun to give out tokens; None: it never did."""
         spans = self.spans(end_step, end_s, pauses)
         first = next((i for i, span in enumerate(spans) if span.phase == "decode"), len(spans))
-        return sum(span.seconds for span in spans[first:] if span.phase in FROZEN)
+        frozen = [span.seconds for span in spans[first:] if span.phase in FROZEN]
+        return sum(frozen) if frozen else None
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -117,12 +117,7 @@ class PoolView:
         self.series.add(self)
 
     def _apply_events(self, batch: e.Batch) -> None:
-        self.number = batch.number
-        self.step = batch.step
-        self.wall_s = batch.wall_s
-        self.step_began_s = batch.wall_s - _step_seconds(batch)
-        self.monotonic_s = batch.monotonic_s
-        self.last_events = batch.events
+        self.begin_batch(batch)
         for event in batch.events:
             handler = HANDLERS.get(type(event))
             if handler is not None:
@@ -131,14 +126,22 @@ class PoolView:
                 self.log.add(batch.step, batch.wall_s, event)
             self.last_event_id = event.id
 
+    def begin_batch(self, batch: e.Batch) -> None:
+        """Number, step and times are those of ``batch``; its events are still to be taken over."""
+        self.number = batch.number
+        self.step = batch.step
+        self.wall_s = batch.wall_s
+        self.step_began_s = batch.wall_s
+        self.monotonic_s = batch.monotonic_s
+        self.last_events = batch.events
+        for timed in reversed(batch.events):  # a step's time comes as its last event but for a pause that follows it
+            if isinstance(timed, e.StepTimed):
+                self.step_began_s -= timed.schedule_s + timed.run_s + timed.update_s
+                self.pauses.step_ran(self.step_began_s, batch.wall_s)
+                break
+
     def remember_name(self, sequence: SequenceView) -> None:
         """Keep the name of a sequence that is over, for the log."""
         self.ended_names[sequence.seq] = sequence.name
         if len(self.ended_names) > ENDED_NAMES:
             del self.ended_names[next(iter(self.ended_names))]
-
-
-def _step_seconds(batch: e.Batch) -> float:
-    """How long the batch's step took; its time comes with its last event."""
-    timed = batch.events[-1] if batch.events else None
-    return timed.schedule_s + timed.run_s + timed.update_s if isinstance(timed, e.StepTimed) else 0.0

@@ -48,8 +48,8 @@ class RequestRow:
         return self.life.spans(self.end_step, self.end_s, self.pauses)
 
     @property
-    def frozen_s(self) -> float:
-        """All the time it stood still after it had begun to give out tokens."""
+    def frozen_s(self) -> float | None:
+        """All the time it stood still after it had begun to give out tokens; None: it never did."""
         return self.life.frozen_seconds(self.end_step, self.end_s, self.pauses)
 
     @property

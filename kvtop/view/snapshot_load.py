@@ -31,13 +31,9 @@ def load_snapshot(view: PoolView, batch: Batch, snapshot: Snapshot) -> None:
         missed = f"events {first:,} to {snapshot.last_event_id:,} were missed; the state is whole again"
         view.log.add(batch.step, batch.wall_s, Warned(id=0, message=missed))
     view.info = info
-    view.number = batch.number
-    view.step = batch.step
-    view.wall_s = batch.wall_s
-    view.monotonic_s = batch.monotonic_s
+    view.begin_batch(batch)
     view.incomplete_since = None
     view.last_event_id = snapshot.last_event_id
-    view.last_events = batch.events
     view.counters = msgspec.structs.replace(snapshot.counters)
     view.settings = dict(snapshot.settings)
     view.paused = snapshot.paused

@@ -46,7 +46,9 @@ class LifePanel(Framed):
         if row is None:
             return ()
         frozen_s = row.frozen_s
-        return [(f"frozen {duration(frozen_s)}", named.warning)] if frozen_s else [("never frozen", named.muted)]
+        if frozen_s is None:
+            return [("never frozen", named.muted)]
+        return [(f"frozen {duration(frozen_s)}", named.warning)]
 
     def content(self, width: int, height: int) -> Sequence[Line]:
         named, row = self.scene.palette.named, self._row()
