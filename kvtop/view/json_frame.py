@@ -41,7 +41,7 @@ def frame_as_json(view: PoolView, now_s: float, state: str, findings: Sequence[F
         "pool": _pool(view),
         "figures": _figures(view, now_s),
         "counters": msgspec.to_builtins(view.counters),
-        "sequences": [_sequence(view, sequence) for sequence in view.sequences.values()],
+        "sequences": [_sequence(view, sequence, now_s) for sequence in view.sequences.values()],
         "ended": [_ended(ended) for ended in islice(reversed(view.ended), RECENT)],
         "prefix": _prefix(view),
         "findings": [_finding(finding) for finding in findings],
@@ -87,7 +87,7 @@ def _figures(view: PoolView, now_s: float) -> dict[str, float | None]:
     }
 
 
-def _sequence(view: PoolView, sequence: SequenceView) -> dict[str, Any]:
+def _sequence(view: PoolView, sequence: SequenceView, now_s: float) -> dict[str, Any]:
     refs = view.blocks.ref_counts[sequence.table]
     return {
         "seq": sequence.seq,
@@ -112,7 +112,7 @@ def _sequence(view: PoolView, sequence: SequenceView) -> dict[str, Any]:
         "recomputed_tokens": sequence.recomputed_tokens,
         "queued_s": sequence.queued_s,
         "first_token_s": sequence.first_token_s,
-        "longest_gap_s": sequence.longest_gap_s if sequence.last_token_s is not None else None,
+        "longest_gap_s": sequence.longest_gap_s(now_s, view.pauses) if sequence.last_token_s is not None else None,
         "prompt": sequence.prompt,
         "text": sequence.raw_text,
     }

@@ -94,7 +94,7 @@ def _alive(view: PoolView, sequence: SequenceView, now_s: float) -> RequestRow:
         blocks=len(sequence.table),
         queued_s=sequence.queued_s,
         first_token_s=sequence.first_token_s,
-        longest_gap_s=sequence.longest_gap_s,
+        longest_gap_s=sequence.longest_gap_s(now_s, view.pauses),
         end_step=view.step,
         end_s=now_s,
         life=sequence.life,

@@ -153,6 +153,7 @@ def preempted(view: PoolView, event: e.Preempted) -> None:
 
 def finished(view: PoolView, event: e.Finished) -> None:
     sequence = view.sequences[event.seq]
+    sequence.closed_gap_s = sequence.longest_gap_s(view.wall_s, view.pauses)
     sequence.status = "finished"
     sequence.finish_reason = event.reason
     sequence.stop_reason = event.stop_reason
@@ -194,7 +195,7 @@ def list_completed(view: PoolView, event: e.Completed) -> None:
             first_token_s=first.first_token_s if first else None,
             ended_s=view.wall_s,
             ended_step=view.step,
-            longest_gap_s=first.longest_gap_s if first else 0.0,
+            longest_gap_s=first.closed_gap_s if first else 0.0,
             life=first.life if first else Life(is_cut=True),
             text=clean_line((event.answer_text or (first.raw_text if first else ""))[-ENDED_TEXT:], ENDED_TEXT),
         )

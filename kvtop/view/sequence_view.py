@@ -64,7 +64,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
     first_token_s: float | None = None
     last_token_s: float | None = None
     last_token_step: int | None = None
-    longest_gap_s: float = 0.0
+    closed_gap_s: float = msgspec.field(default=0.0, name="longest_gap_s")
     """The longest time between two of its tokens so far, but for what the engine was paused."""
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
@@ -112,6 +112,12 @@ class SequenceView(msgspec.Struct, kw_only=True):
         first one, or when unknown."""
         return None if self.last_token_s is None else pauses.outside(self.last_token_s, now_s)
 
+    def longest_gap_s(self, now_s: float, pauses: Pauses) -> float:
+        """The longest time that its reader saw no token come after another, with the one that goes on at wall time
+        ``now_s``; 0 before its first token."""
+        goes_on = self.frozen_seconds(now_s, pauses) if self.status != "finished" else None
+        return max(self.closed_gap_s, goes_on or 0.0)
+
     def add_token(self, text: str, step: int, wall_s: float, pauses: Pauses) -> None:
         """It gained a token, and ``text`` became final with it."""
         self.tokens += 1
@@ -120,7 +126,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
         if self.last_token_s is None:
             self.first_token_s = self.first_token_s or wall_s
         else:
-            self.longest_gap_s = max(self.longest_gap_s, pauses.outside(self.last_token_s, wall_s))
+            self.closed_gap_s = self.longest_gap_s(wall_s, pauses)
         self.last_token_s = wall_s
         self.last_token_step = step
         self.life.enter("decode", step + 1, wall_s)
@@ -134,7 +140,7 @@ class SequenceView(msgspec.Struct, kw_only=True):
         self.first_token_s = before.first_token_s
         self.last_token_s = before.last_token_s
         self.last_token_step = before.last_token_step
-        self.longest_gap_s = before.longest_gap_s
+        self.closed_gap_s = before.closed_gap_s
         self.life = before.life
 
     def fills(self, block_size: int, blocks: int) -> list[int]:

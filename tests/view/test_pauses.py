@@ -71,13 +71,13 @@ def test_a_paused_engine_makes_no_long_pause_between_two_tokens() -> None:
     engine = paused_for_two_minutes()
     assert engine.view.paused
     sequence = engine.view.sequences[1]
-    longest = sequence.longest_gap_s
+    longest = sequence.closed_gap_s
     sequence.last_token_s = engine.view.wall_s - 120
     engine.view.pauses = Pauses()
     engine.view.pauses.note(True, engine.view.wall_s - 120)
     engine.send(Resume())
     engine.run()
-    assert sequence.longest_gap_s < longest + 60
+    assert sequence.closed_gap_s < longest + 60
 
 
 def test_one_that_was_preempted_has_waited_as_long_as_it_stood_in_the_queue() -> None:
@@ -118,14 +118,14 @@ def press_step(engine: WatchedEngine, times: int) -> None:
 
 def spans_of(engine: WatchedEngine, name: str) -> list[tuple[str, int, float]]:
     row = row_of(engine, name, engine.clock.now + 10)
-    return [(span.phase, span.steps, pytest.approx(span.seconds)) for span in row.spans]
+    return [(span.phase, span.steps, round(span.seconds, 6)) for span in row.spans]
 
 
 def test_steps_that_are_run_one_by_one_take_the_time_they_were_computed(stepped: WatchedEngine) -> None:
     press_step(stepped, 4)
     assert spans_of(stepped, "req-1") == [("waits", 1, 0.0), ("prefill", 1, 0.5), ("decode", 2, 1.5)]
     row = row_of(stepped, "req-1", stepped.clock.now + 10)
-    assert (row.first_token_after_s, row.waited_s) == (pytest.approx(0.5), 0.0)
+    assert row.first_token_after_s == pytest.approx(0.5) and row.waited_s == pytest.approx(0.0)
     assert row.longest_gap_s == pytest.approx(0.5)
 
 

@@ -47,8 +47,9 @@ class TextPanel(Framed):
         if row is None:
             return ()
         words = [f"preempted {count(row.preemptions, 'time')}"] if row.preemptions else []
-        if row.longest_gap_s >= FROZEN_FROM_S:
-            words.append(f"longest pause {duration(row.longest_gap_s)}")
+        pause_s = row.longest_gap_s(self.scene.now_s, self.scene.view.pauses)
+        if pause_s >= FROZEN_FROM_S:
+            words.append(f"longest pause {duration(pause_s)}")
         return [(" · ".join(words), self.scene.palette.named.muted)] if words else ()
 
     def content(self, width: int, height: int) -> Sequence[Line]:
