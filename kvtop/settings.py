@@ -119,7 +119,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "preempt", "engine", choice("recompute", "swap"), _START.preempt,
-        "how a sequence that lost its blocks comes back: computed again, or copied to CPU memory and back",
+        "how a sequence that lost its blocks comes back: computed again, or copied to CPU memory and back, "
+        "which needs --swap-memory",
         "recompute|swap",
     ),
     Setting(

@@ -38,6 +38,7 @@ from kvtop.commands.screen import require_screen
 from kvtop.commands.serve_flags import exposure
 from kvtop.commands.vllm_flags import add_vllm_flags, check_vllm_flags, vllm_plan
 from kvtop.engine.control import AnyCommand, Inject, Pause, Step
+from kvtop.engine.pool_size import no_swap_warning
 from kvtop.engine.requests import Request
 from kvtop.engine.workload import read_workload
 from kvtop.extra import require
@@ -115,6 +116,8 @@ def _show(args: argparse.Namespace, settings: Settings, traffic: list[Request]) 
     first: list[AnyCommand] = [Pause()] if args.paused else []
     if traffic:
         first.append(Inject(requests=traffic))
+    if args.engine == "kvtop" and (warning := no_swap_warning(settings["preempt"], settings["swap_memory"])):
+        settings = replace(settings, warnings=(*settings.warnings, warning))
     history = History()
     recorder = Recorder([history])
     with recording_of(args, recorder) as sink, contextlib.ExitStack() as ending:

@@ -39,7 +39,7 @@ def preempt(scheduler: Scheduler, seq: int, mode: PreemptMode, cause: int) -> No
         swap = scheduler.kv.swap
         raise Refused(
             f"sequence {seq} holds {len(sequence.table)} blocks, the swap space has {swap.num_free} of "
-            f"{swap.num_blocks} free"
+            f"{swap.num_blocks} free" + ("" if swap.num_blocks else "; start the engine with --swap-memory, say 1GiB")
         )
     scheduler.preempt(sequence, mode, "operator", cause)
 
@@ -78,6 +78,8 @@ def read_setting(config: SchedulerConfig, name: str, value: str) -> Any:
             else {"watermark": "a share from 0 to below 1"}.get(name, "a whole number of at least 1")
         )
         raise ValueError(f"{name} is {value!r}, expected {what}") from None
+    if new == "swap" and not config.swap_blocks:
+        raise ValueError("preempt cannot be swap: this engine has no swap space; start it with --swap-memory, say 1GiB")
     return new
 
 

@@ -64,6 +64,13 @@ class PoolSize:
         )
 
 
+def no_swap_warning(preempt: str, swap: int) -> str:
+    """Why preemption will not be what was asked for; empty when it will. ``swap``: the swap space, bytes or blocks."""
+    if preempt != "swap" or swap:
+        return ""
+    return "preempt is swap, but there is no swap space: what is preempted is recomputed; give --swap-memory, say 1GiB"
+
+
 def pool_of(info: EngineInfo) -> PoolSize:
     """The pool of a running engine."""
     return PoolSize(info.num_blocks, info.block_size, info.kv_bytes_per_token)

@@ -33,11 +33,11 @@ class PreemptRequest:
 SceneCommand = AnyCommand | PreemptRequest
 
 
-def parse_command(text: str) -> SceneCommand:
-    """One line of ``do``.
+def parse_command(text: str, swap_blocks: int = 1) -> SceneCommand:
+    """One line of ``do``, on an engine with so much swap space.
 
     Raises:
-        ValueError: it is no command, and the message lists them; or it sets what cannot be set.
+        ValueError: it is no command, and the message lists them; or it asks for what that engine cannot do.
     """
     match text.split():
         case ["pause"]:
@@ -55,11 +55,13 @@ def parse_command(text: str) -> SceneCommand:
         case ["clear", "cache"]:
             return ClearCache()
         case ["set", name, value]:
-            read_setting(SchedulerConfig(num_blocks=1), name, value)
+            read_setting(SchedulerConfig(num_blocks=1, swap_blocks=swap_blocks), name, value)
             return Set(name=name, value=value)
         case ["preempt", request_id]:
             return PreemptRequest(request_id, "recompute")
         case ["swap", request_id]:
+            if not swap_blocks:
+                raise ValueError(f"{text!r}: the lesson's engine has no swap space; give it swap_memory")
             return PreemptRequest(request_id, "swap")
         case ["abort", request_id]:
             return Abort(request_id=request_id)

@@ -131,9 +131,12 @@ def parse_lesson(raw: dict[str, Any], lesson_id: str) -> Lesson:
         raise ValueError(_plain(str(error))) from None
     if not lesson.scenes:
         raise ValueError("scene: there is none, expected at least one [[scene]]")
+    swap_blocks = 1 if lesson.engine.get("swap_memory") else 0
+    if lesson.engine.get("preempt") == "swap" and not swap_blocks:
+        raise ValueError("engine: preempt is swap, but there is no swap space; give it swap_memory")
     sent: set[str] = set()
     for number, scene in enumerate(lesson.scenes, start=1):
-        _check_scene(f"scene {number}", scene, sent)
+        _check_scene(f"scene {number}", scene, sent, swap_blocks)
     _check_question(lesson.question, sent)
     return lesson
 
@@ -162,7 +165,7 @@ def _plain(message: str) -> str:
     return f"{place}: {what}" if place else what
 
 
-def _check_scene(where: str, scene: Scene, sent: set[str]) -> None:
+def _check_scene(where: str, scene: Scene, sent: set[str], swap_blocks: int) -> None:
     for request in scene.send:
         fault = request.check()
         if fault:
@@ -175,7 +178,7 @@ def _check_scene(where: str, scene: Scene, sent: set[str]) -> None:
         marks = ", ".join(MARKS)
         raise ValueError(f"{where}: watch is {scene.watch!r}, expected one of {marks}, or blocks ID of a request sent")
     for text in scene.do:
-        _within(where, "do", parse_command, text)
+        _within(where, "do", lambda line: parse_command(line, swap_blocks), text)
     _check_text(where, "text", scene.text, sent)
     _check_text(where, "task", scene.task, sent, may_be_empty=True)
     if scene.done:

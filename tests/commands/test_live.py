@@ -52,6 +52,21 @@ def test_an_engine_without_traffic_prints_its_empty_pool_as_soon_as_it_is_ready(
     assert psutil.Process().children() == []
 
 
+def test_swap_without_swap_space_is_warned_of_on_stderr_and_on_the_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_space = "there is no swap space: what is preempted is recomputed; give --swap-memory"
+    assert cli.main([*FRAME, "--once", "--preempt", "swap"]) == 0
+    assert f"kvtop: warning: preempt is swap, but {no_space}" in capsys.readouterr().err
+    shown: list[str] = []
+    monkeypatch.setattr("kvtop.commands.live.require_screen", lambda command: None)
+    monkeypatch.setattr("kvtop.app.run.run_app", lambda source, settings: shown.extend(settings.warnings) or 0)
+    assert cli.main([*FRAME, "--preempt", "swap"]) == 0
+    assert len(shown) == 1 and no_space in shown[0]
+    assert cli.main([*FRAME, "--preempt", "swap", "--swap-memory", "64MiB"]) == 0
+    assert len(shown) == 1
+
+
 def test_json_says_that_it_is_simulated_and_unknown_figures_are_null(capsys: pytest.CaptureFixture[str]) -> None:
     shown = frame(capsys)
     assert shown["engine"]["simulated"] is True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtop.engine.pool_size import PoolSize, format_bytes
+from kvtop.engine.pool_size import PoolSize, format_bytes, no_swap_warning
 
 SMOLLM2 = 23_040
 """Bytes of KV a token."""
@@ -32,6 +32,11 @@ def test_a_pool_smaller_than_one_longest_request_warns() -> None:
     assert "holds 2,032 tokens, less than one request of max_model_len 2,048" in PoolSize(127, 16, SMOLLM2).warning(
         2048
     )
+
+
+def test_preemption_by_swap_without_swap_space_warns() -> None:
+    assert "there is no swap space: what is preempted is recomputed; give --swap-memory" in no_swap_warning("swap", 0)
+    assert no_swap_warning("swap", 1) == no_swap_warning("recompute", 0) == ""
 
 
 def test_bytes_are_written_with_at_most_one_decimal() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvtop.engine.control import ClearCache, Inject, Preempt, Set, SetPriority
 from kvtop.engine.events import (
+    Changed,
     Completed,
     Forked,
     Preempted,
@@ -111,6 +114,17 @@ def test_beams_compute_together_although_another_sequence_was_admitted_between_t
     assert isinstance(end, Completed)
     assert end.answer == beam_oracle(beams, beams.prompt_token_ids or [], 2048)
     assert_equal_to_oracle(harness, between)
+
+
+@pytest.mark.parametrize("swap_blocks", [0, 4])
+def test_preemption_by_swap_can_be_set_only_where_there_is_swap_space(swap_blocks: int) -> None:
+    harness = Harness(num_blocks=6, block_size=2, swap_blocks=swap_blocks)
+    reply = harness.send(Set(name="preempt", value="swap"))
+    if swap_blocks:
+        assert not reply.error and harness.scheduler.config.preempt == "swap"
+    else:
+        assert "this engine has no swap space; start it with --swap-memory" in reply.error
+        assert harness.scheduler.config.preempt == "recompute" and not harness.of(Changed)
 
 
 def test_every_event_names_an_earlier_one_as_its_cause() -> None:

@@ -52,6 +52,9 @@ def test_the_documented_example_is_a_lesson_and_every_fact_is_documented() -> No
         ('do = ["pause"]', 'do = ["step until x"]', "scene 1: do: 'step until x': no event 'x'"),
         ('do = ["pause"]', 'do = ["set nope 1"]', "scene 1: do: nope cannot change while the engine runs; these can:"),
         ('do = ["pause"]', 'do = ["set watermark 2"]', "scene 1: do: watermark is '2', expected a share from 0"),
+        ('do = ["pause"]', 'do = ["set preempt swap"]', "scene 1: do: preempt cannot be swap: this engine has no swap"),
+        ('do = ["pause"]', 'do = ["swap a"]', "scene 1: do: 'swap a': the lesson's engine has no swap space"),
+        ("block_size = 4", 'block_size = 4\npreempt = "swap"', "engine: preempt is swap, but there is no swap space"),
         ('right = "Yes."', 'right = " "', "question: right: is empty"),
         ("done = 'blocks(\"a\") >= 3'", "done = 'blocks(\"b\") >= 3'", "asks about 'b', which is not sent until then"),
         (
@@ -73,6 +76,13 @@ def test_what_is_wrong_is_said_with_its_place(old: str, new: str, words: str) ->
     with pytest.raises(ValueError) as fault:
         parse_lesson(example(old, new), "mine")
     assert words in str(fault.value)
+
+
+@pytest.mark.parametrize("command", ["set preempt swap", "swap a"])
+def test_a_lesson_whose_engine_has_swap_space_may_swap(command: str) -> None:
+    raw = example('do = ["pause"]', f'do = ["{command}"]')
+    raw["engine"]["swap_memory"] = "32MiB"
+    assert parse_lesson(raw, "mine").scenes[0].do == [command]
 
 
 @pytest.mark.parametrize(
