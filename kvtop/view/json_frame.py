@@ -18,6 +18,7 @@ from kvtop.view import figures
 from kvtop.view.event_log import LogEntry
 from kvtop.view.finding import Finding
 from kvtop.view.pool_view import PoolView
+from kvtop.view.preemptions import Preemption, is_out
 from kvtop.view.prefix_tree import prefix_tree
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
@@ -45,6 +46,7 @@ def frame_as_json(view: PoolView, now_s: float, state: str, findings: Sequence[F
         "ended": [_ended(ended) for ended in islice(reversed(view.ended), RECENT)],
         "prefix": _prefix(view),
         "findings": [_finding(finding) for finding in findings],
+        "preemptions": [_preemption(view, preemption) for preemption in view.preemptions],
         "events": [_event(entry) for entry in list(view.log.entries)[-RECENT:]],
     }
 
@@ -166,6 +168,26 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "seq": case.seq or None,
         "since_s": finding.since_s,
         "since_step": finding.since_step,
+    }
+
+
+def _preemption(view: PoolView, preemption: Preemption) -> dict[str, Any]:
+    event = preemption.event
+    return {
+        "step": preemption.step,
+        "wall_s": preemption.wall_s,
+        "seq": event.seq,
+        "name": preemption.name,
+        "rule": event.rule,
+        "mode": event.mode,
+        "needed_by": event.needed_by or None,
+        "held_blocks": event.held,
+        "freed_blocks": event.freed,
+        "tokens_to_recompute_at_most": event.tokens if event.mode == "recompute" else 0,
+        "swapped_blocks": preemption.swapped_blocks,
+        "out": is_out(view, preemption),
+        "back_step": preemption.back_step,
+        "ended_step": preemption.ended_step,
     }
 
 

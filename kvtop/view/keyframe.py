@@ -18,6 +18,7 @@ from kvtop.view.event_log import EventLog, LogEntry
 from kvtop.view.owner_slots import OwnerSlots
 from kvtop.view.pauses import Pauses
 from kvtop.view.pool_view import ENDED_REQUESTS, PoolView
+from kvtop.view.preemptions import Preemption
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.series import PressureSeries
 
@@ -32,6 +33,7 @@ _VIEW_PLAIN = (
     *("info", "sequences", "over", "counters", "settings", "paused", "number", "step", "wall_s", "monotonic_s"),
     *("last_event_id", "incomplete_since", "last_events", "last_advanced", "last_timing", "ended_names"),
     *("ended_filled_slots", "ended_unfilled_slots", "admissions", "step_began_s"),
+    "preemptions",
 )
 
 
@@ -64,6 +66,7 @@ class _Keyframe(msgspec.Struct, kw_only=True):
     ended_filled_slots: int
     ended_unfilled_slots: int
     admissions: int
+    preemptions: list[Preemption] = []
     blocks: _Arrays
     swap: _Arrays
     series: _Arrays

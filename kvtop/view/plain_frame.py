@@ -1,4 +1,4 @@
-"""One frame as plain text, for scripts, tickets and screen readers: figures, pool, sequences, prefixes, events.
+"""One frame as plain text, for scripts, tickets and screen readers: figures, pool, sequences, prefixes, what happened.
 
 No colour and no cursor movement: each line can be read aloud or searched. In the pool a letter or digit is the owner
 of an active block, ``:`` a cached one, ``.`` a free one; the same letters stand before the sequences.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from kvtop.view import figures
 from kvtop.view.cells import ACTIVE, CACHED, Cells, cells_of
 from kvtop.view.clean import clean_line, fit
 from kvtop.view.describe import describe
+from kvtop.view.event_log import is_routine
 from kvtop.view.finding import Finding
 from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.pool_view import PoolView
+from kvtop.view.preemptions import preemption_words
 from kvtop.view.prefix_tree import Branch, prefix_tree
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.sequence_words import reading_order, state_of, waits_for
@@ -54,6 +57,7 @@ def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Fin
         _sequences(view),
         _prefixes(view),
         _findings(findings),
+        _preemptions(view),
         _events(view),
     )
     for part in parts:
@@ -190,8 +194,20 @@ def _findings(findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
+def _preemptions(view: PoolView) -> list[str]:
+    """What the last ones cost: a busy engine's events soon scroll them out."""
+    total, last = view.counters.preemptions, view.preemptions
+    lines = [f"preemptions: {total:,} since start" + (f", the last {len(last)}" if 0 < len(last) < total else "")]
+    width = max((len(preemption.name) for preemption in last), default=0)
+    lines += [f"{one.step:>7,}  {fit(one.name, width)}  {preemption_words(view, one)}" for one in last]
+    return lines
+
+
 def _events(view: PoolView) -> list[str]:
-    entries = list(view.log.entries)[-EVENTS:]
-    lines = [f"events: the last {len(entries):,} of {view.log.total:,}" if entries else "events: none yet"]
+    decisions = (entry for entry in reversed(view.log.entries) if not is_routine(entry.event))
+    entries = list(islice(decisions, EVENTS))[::-1]
+    lines = [
+        f"events: the last {len(entries)} decisions of {view.log.total:,} events" if entries else "events: none yet"
+    ]
     lines += [f"{entry.step:>7,}  {describe(entry.event, view)}" for entry in entries]
     return lines

@@ -16,6 +16,7 @@ from kvtop.view.blocks_view import BlocksView
 from kvtop.view.event_log import EventLog
 from kvtop.view.owner_slots import OwnerSlots
 from kvtop.view.pauses import Pauses
+from kvtop.view.preemptions import Preemption
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.series import PressureSeries
 from kvtop.view.snapshot_load import load_snapshot
@@ -60,6 +61,8 @@ class PoolView:
         """Events of the last batch, per-token ones included."""
         self.last_advanced: e.Advanced | None = None
         self.last_timing: e.StepTimed | None = None
+        self.preemptions: list[Preemption] = []
+        """The last ones, oldest first."""
         self.ended: deque[EndedRequest] = deque(maxlen=ENDED_REQUESTS)
         """Requests that are over, oldest first."""
         self.ended_names: dict[int, str] = {}

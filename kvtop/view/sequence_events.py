@@ -10,6 +10,7 @@ import msgspec
 from kvtop.engine import events as e
 from kvtop.view.clean import clean_line
 from kvtop.view.life import Life
+from kvtop.view.preemptions import note_back, note_ended, note_preempted
 from kvtop.view.sequence_view import EndedRequest, SequenceView, display_name
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def runs(view: PoolView, sequence: SequenceView) -> None:
     sequence.admitted_step = view.step
     sequence.life.enter(sequence.phase, view.step, view.step_began_s)
     view.slots.assign(sequence.seq)
+    note_back(view, sequence.seq)
 
 
 def preempted(view: PoolView, event: e.Preempted) -> None:
@@ -145,6 +147,7 @@ def preempted(view: PoolView, event: e.Preempted) -> None:
     sequence.preempt_mode = event.mode
     sequence.preemptions = event.preemptions
     sequence.queued_step = view.step
+    note_preempted(view, event, sequence)
     if event.mode == "recompute":
         sequence.high_water = max(sequence.high_water, sequence.computed)
         sequence.computed = 0
@@ -157,6 +160,7 @@ def finished(view: PoolView, event: e.Finished) -> None:
     sequence.status = "finished"
     sequence.finish_reason = event.reason
     sequence.stop_reason = event.stop_reason
+    note_ended(view, event.seq)
     forget_if_over(view, sequence)
 
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from kvtop import cli
+from kvtop.app.app import AppSettings
 from kvtop.sources import embedded
 from kvtop.sources.recording import Recording
 from tests.sources.test_embedded import ODD_ENGINE
@@ -59,8 +60,13 @@ def test_swap_without_swap_space_is_warned_of_on_stderr_and_on_the_screen(
     assert cli.main([*FRAME, "--once", "--preempt", "swap"]) == 0
     assert f"kvtop: warning: preempt is swap, but {no_space}" in capsys.readouterr().err
     shown: list[str] = []
+
+    def run_app(source: object, settings: AppSettings) -> int:
+        shown.extend(settings.warnings)
+        return 0
+
     monkeypatch.setattr("kvtop.commands.live.require_screen", lambda command: None)
-    monkeypatch.setattr("kvtop.app.run.run_app", lambda source, settings: shown.extend(settings.warnings) or 0)
+    monkeypatch.setattr("kvtop.app.run.run_app", run_app)
     assert cli.main([*FRAME, "--preempt", "swap"]) == 0
     assert len(shown) == 1 and no_space in shown[0]
     assert cli.main([*FRAME, "--preempt", "swap", "--swap-memory", "64MiB"]) == 0

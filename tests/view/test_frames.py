@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from kvtop.engine.control import Inject
+from kvtop.engine.control import Abort, Inject, Preempt
 from kvtop.engine.requests import Request
 from kvtop.view.json_frame import frame_as_json
+from kvtop.view.keyframe import copy_view
 from kvtop.view.plain_frame import plain_frame
 from kvtop.view.pool_view import PoolView
 from tests.sources.traffic import VirtualClock, batches, simulated_engine
@@ -54,6 +55,55 @@ def test_swap_space_and_missing_news_have_lines_of_their_own() -> None:
     assert taken > 0 and f"swap         {taken} of 4 blocks taken" in text
     engine.view.incomplete_since = 17
     assert "incomplete since event 17" in plain_frame(engine.view, 0.0, "running")
+
+
+def test_what_preemptions_cost_is_told_after_their_events_have_scrolled_out() -> None:
+    engine = WatchedEngine(num_blocks=6, block_size=2, prefix_cache=False)
+    engine.add(request("req-1", 4, 7), request("req-2", 4, 9))
+    engine.run_until("preempted")
+    out_step = engine.view.step
+    told = "3 blocks freed, up to 6 tokens to recompute"
+    assert f"{out_step:>7}  req-2  {told}; not back yet" in plain_frame(engine.view, 0.0, "running")
+    engine.run_until("resumed")
+    back_step = engine.view.step
+    engine.add(*(request(f"req-{i}", 1, 1) for i in range(3, 20)))
+    engine.run(40)
+    text = plain_frame(engine.view, 0.0, "running")
+    assert " preempt " not in text
+    assert f"preemptions: 1 since start\n{out_step:>7}  req-2  {told}; back at step {back_step}\n" in text
+    (data,) = frame_as_json(engine.view, 0.0, "running")["preemptions"]
+    assert (data["step"], data["name"], data["freed_blocks"], data["needed_by"]) == (out_step, "req-2", 3, 1)
+    assert (data["tokens_to_recompute_at_most"], data["back_step"], data["out"]) == (6, back_step, False)
+
+
+def test_a_preemption_by_swap_tells_its_blocks_and_one_that_never_came_back_its_end() -> None:
+    engine = WatchedEngine(num_blocks=6, block_size=2, swap_blocks=6, prefix_cache=False)
+    engine.add(request("req-1", 4, 9))
+    engine.run(2)
+    engine.send(Preempt(seq=1, mode="swap"))
+    engine.send(Abort(request_id="req-1"))
+    text = plain_frame(engine.view, 0.0, "running")
+    assert "req-1  3 blocks freed, 3 blocks swapped out; ended at step 2" in text
+
+
+def test_only_the_last_preemptions_are_listed_and_a_copy_of_the_view_lists_the_same() -> None:
+    engine = WatchedEngine(num_blocks=6, block_size=2, prefix_cache=False)
+    engine.add(request("req-1", 4, 9))
+    for _ in range(7):
+        engine.run()
+        engine.send(Preempt(seq=1))
+    text = plain_frame(engine.view, 0.0, "running")
+    assert "preemptions: 7 since start, the last 5\n" in text and text.count(" to recompute; ") == 5
+    assert plain_frame(copy_view(engine.view), 0.0, "running") == text
+
+
+def test_the_events_of_a_frame_are_decisions_and_no_routine() -> None:
+    engine = WatchedEngine(num_blocks=6, block_size=2)
+    engine.add(request("req-1", 4, 9))
+    engine.run(3)
+    events = plain_frame(engine.view, 0.0, "running").partition("\nevents: ")[2].splitlines()
+    assert events[0] == f"the last 3 decisions of {engine.view.log.total} events"
+    assert [line.split()[1] for line in events[1:]] == ["sent", "queue", "admit"]
 
 
 def test_hostile_text_is_shown_and_not_felt_in_the_text_and_escaped_in_json() -> None:
