@@ -445,6 +445,8 @@ class SequenceState(msgspec.Struct, frozen=True, kw_only=True):
     admitted_order: int
     """Rises with every admission; 0 while it never ran."""
     queued_step: int
+    arrival: int = 0
+    """Rises with every request: of equal priority, the smaller one's turn comes first; 0: not told, ``seq`` serves."""
     prompt: str = ""
     text: str = ""
     """The end of what it has generated."""

@@ -16,7 +16,8 @@ from kvtop.engine.sequences import Sequence, Status
 
 @dataclass(slots=True)
 class RequestGroup:
-    """``live`` are its unfinished sequences; ``arrival`` rises with every request."""
+    """``live`` are its unfinished sequences; ``arrival``, the number of its first one, rises with every
+    request."""
 
     request: Request
     prompt: list[int]

@@ -46,7 +46,6 @@ class Roster:
         self.step = 0
         self.moves = 0
         self._next_seq = 1
-        self._next_arrival = 1
         self._next_admission = 1
 
     # --- coming into being --------------------------------------------------------------------------------------------
@@ -73,8 +72,7 @@ class Roster:
             return False
         stops = stop_tokens(request, self.eos_token_ids)
         beams = beam_search(request, len(prompt), self.config.max_model_len, stops)
-        group = RequestGroup(request, list(prompt), self._next_arrival, stops, live=[sequence], beams=beams)
-        self._next_arrival += 1
+        group = RequestGroup(request, list(prompt), sequence.seq, stops, live=[sequence], beams=beams)
         self.groups[request.id] = group
         self.beam_searches += beams is not None
         sequence.queued_event = sequence.last_event = self.journal.add(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 
 from kvtop.engine.events import EngineInfo, SequenceState, Snapshot, to_runs
+from kvtop.engine.groups import RequestGroup
 from kvtop.engine.operations import SETTINGS
 from kvtop.engine.scheduler import Scheduler
 from kvtop.engine.sequences import Sequence, Status
@@ -28,7 +29,7 @@ def take_snapshot(scheduler: Scheduler, info: EngineInfo, paused: bool, text_of:
         cached=_bytes("i", pool.cached),
         swap_free=_bytes("i", scheduler.kv.swap.free),
         sequences=[
-            _state(sequence, group.request.beam_width, text_of(sequence))
+            _state(sequence, group, text_of(sequence))
             for group in scheduler.roster.groups.values()
             for sequence in group.live
         ],
@@ -54,14 +55,14 @@ def _fills(scheduler: Scheduler) -> list[int]:
     return fills
 
 
-def _state(sequence: Sequence, beam_width: int, text: str) -> SequenceState:
+def _state(sequence: Sequence, group: RequestGroup, text: str) -> SequenceState:
     request = sequence.request
     return SequenceState(
         seq=sequence.seq,
         request_id=request.id,
         index=sequence.index,
         n=request.n,
-        beam_width=beam_width,
+        beam_width=request.beam_width,
         priority=request.priority,
         status=sequence.status.value,
         prompt_tokens=sequence.prompt_len,
@@ -76,6 +77,7 @@ def _state(sequence: Sequence, beam_width: int, text: str) -> SequenceState:
         recomputed_tokens=sequence.recomputed_tokens,
         admitted_order=sequence.admitted_order,
         queued_step=sequence.queued_step,
+        arrival=group.arrival,
         prompt=request.shown_prompt[:400],
         text=text[-2000:],
         wait=sequence.wait,

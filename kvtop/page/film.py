@@ -25,7 +25,8 @@ from kvtop.view.findings import FindingsLog
 from kvtop.view.owner_slots import NO_SLOT
 from kvtop.view.pool_view import PoolView
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.sequence_words import reading_order, state_of, waits_for
+from kvtop.view.sequence_words import state_of, waits_for
+from kvtop.view.turns import reading_order
 from kvtop.view.waste import measure_waste
 from kvtop.view.words import count, size
 

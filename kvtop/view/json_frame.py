@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kvtop.engine.events import to_runs
+from kvtop.engine.events import Waits, to_runs
 from kvtop.view import figures
 from kvtop.view.event_log import LogEntry
 from kvtop.view.finding import Finding
@@ -22,6 +22,7 @@ from kvtop.view.preemptions import Preemption, is_out
 from kvtop.view.prefix_tree import prefix_tree
 from kvtop.view.sequence_view import EndedRequest, SequenceView
 from kvtop.view.sequence_words import state_of
+from kvtop.view.turns import head_of
 from kvtop.view.wait_now import wait_now
 from kvtop.view.waste import measure_waste
 
@@ -42,7 +43,7 @@ def frame_as_json(view: PoolView, now_s: float, state: str, findings: Sequence[F
         "pool": _pool(view),
         "figures": _figures(view, now_s),
         "counters": msgspec.to_builtins(view.counters),
-        "sequences": [_sequence(view, sequence, now_s) for sequence in view.sequences.values()],
+        "sequences": _sequences(view, now_s),
         "ended": [_ended(ended) for ended in islice(reversed(view.ended), RECENT)],
         "prefix": _prefix(view),
         "findings": [_finding(finding) for finding in findings],
@@ -89,7 +90,14 @@ def _figures(view: PoolView, now_s: float) -> dict[str, float | None]:
     }
 
 
-def _sequence(view: PoolView, sequence: SequenceView, now_s: float) -> dict[str, Any]:
+def _sequences(view: PoolView, now_s: float) -> list[dict[str, Any]]:
+    heads = [head for head in (head_of(view, "waiting"), head_of(view, "swapped")) if head is not None]
+    waits = {head.seq: wait_now(view, head.wait) for head in heads if head.wait is not None}
+    return [_sequence(view, sequence, waits.get(sequence.seq), now_s) for sequence in view.sequences.values()]
+
+
+def _sequence(view: PoolView, sequence: SequenceView, wait: Waits | None, now_s: float) -> dict[str, Any]:
+    """``wait``: what it lacks now; None for whoever is not the head of a queue."""
     refs = view.blocks.ref_counts[sequence.table]
     return {
         "seq": sequence.seq,
@@ -100,7 +108,7 @@ def _sequence(view: PoolView, sequence: SequenceView, now_s: float) -> dict[str,
         "priority": sequence.priority,
         "status": sequence.status,
         "state": state_of(sequence),
-        "wait": msgspec.to_builtins(wait_now(view, sequence.wait)) if sequence.wait else None,
+        "wait": msgspec.to_builtins(wait) if wait else None,
         "prompt_tokens": sequence.prompt_tokens,
         "generated_tokens": sequence.generated,
         "max_tokens": sequence.max_tokens,

@@ -11,8 +11,8 @@ import numpy as np
 from kvtop.engine.events import Preempted
 from kvtop.view import figures
 from kvtop.view.finding import Case, Rule
-from kvtop.view.judge_queue import head_of_queue
 from kvtop.view.series import BIN_SECONDS, Column
+from kvtop.view.turns import head_of_queue
 from kvtop.view.words import count, duration, share, size
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from kvtop.engine.events import Admitted, Preempted, Resumed, Waits
 from kvtop.view.finding import Case, Rule
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.series import BIN_SECONDS, Column
+from kvtop.view.turns import head_of_queue
 from kvtop.view.wait_now import wait_words_now
 from kvtop.view.words import count, duration, share
 
@@ -29,12 +30,6 @@ _WHAT_HELPS = {
     "siblings": "nothing: it will share what a sibling computes",
     "preemption_bound": "lower max_num_seqs: several sequences were preempted as often as the bound allows",
 }
-
-
-def head_of_queue(view: PoolView) -> SequenceView | None:
-    """Who is next to run, and was told why it does not; None when nobody is."""
-    waiting = [s for s in view.sequences.values() if s.wait is not None and s.status in ("waiting", "swapped")]
-    return min(waiting, key=lambda s: (s.status != "swapped", s.priority, s.seq), default=None)
 
 
 def head_since(view: PoolView, head: SequenceView) -> float | None:

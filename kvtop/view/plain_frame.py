@@ -21,7 +21,8 @@ from kvtop.view.pool_view import PoolView
 from kvtop.view.preemptions import preemption_words
 from kvtop.view.prefix_tree import Branch, prefix_tree
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.sequence_words import reading_order, state_of, waits_for
+from kvtop.view.sequence_words import state_of, waits_for
+from kvtop.view.turns import reading_order
 from kvtop.view.waste import Waste, measure_waste
 from kvtop.view.words import UNKNOWN, count, duration, share, size
 

@@ -37,6 +37,7 @@ def queued(view: PoolView, event: e.Queued) -> None:
         tokens=event.prompt_tokens,
         table=[],
         swap_table=[],
+        arrival=event.seq,
         queued_step=view.step,
         queued_s=view.step_began_s,
     )

@@ -56,6 +56,8 @@ class SequenceView(msgspec.Struct, kw_only=True):
     """Why it could not be admitted when it last was the head of the queue."""
     admitted_order: int = 0
     """Rises with every admission; 0 while it never ran."""
+    arrival: int = 0
+    """Rises with every request; 0: not told, ``seq`` serves."""
     queued_step: int = 0
     """Step at which it last joined a queue."""
     admitted_step: int | None = None
@@ -76,6 +78,11 @@ class SequenceView(msgspec.Struct, kw_only=True):
     @property
     def generated(self) -> int:
         return self.tokens - self.prompt_tokens
+
+    @property
+    def queue_order(self) -> tuple[int, int, int]:
+        """Its place in a queue, as the scheduler sorts it: what is smaller goes first."""
+        return self.priority, self.arrival or self.seq, self.index
 
     @property
     def text(self) -> str:
@@ -195,6 +202,7 @@ def from_state(state: SequenceState) -> SequenceView:
         recomputed_tokens=state.recomputed_tokens,
         wait=state.wait,
         admitted_order=state.admitted_order,
+        arrival=state.arrival,
         queued_step=state.queued_step,
         life=Life(is_cut=True),
         raw_text=state.text[-TEXT_TAIL:],

@@ -1,11 +1,12 @@
-"""A sequence's state in a word, what it waits for now in a few, and where it stands in a list. Plain functions of a
-SequenceView and, where pool or queue decide, of the view."""
+"""A sequence's state in a word, and what it waits for now in a few. Plain functions of a SequenceView and,
+where pool or queue decide, of the view."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.turns import head_of
 from kvtop.view.wait_now import is_met, wait_now, wait_words_now
 
 if TYPE_CHECKING:
@@ -24,11 +25,6 @@ def state_of(row: SequenceView) -> str:
     if row.status == "waiting" and row.preempt_mode is not None:
         return "preempted"
     return {"waiting": "waits", "swapped": "swapped", "finished": "ends"}[row.status]
-
-
-def first_waiting(view: PoolView) -> SequenceView | None:
-    """Who is first in the queue, as far as priorities and ages tell."""
-    return min(view.with_status("waiting"), key=lambda row: (row.priority, row.seq), default=None)
 
 
 def waits_for(view: PoolView, row: SequenceView) -> str:
@@ -64,17 +60,10 @@ def waits_briefly(view: PoolView, row: SequenceView) -> str:
             return "one such runs already"
 
 
-def reading_order(row: SequenceView) -> tuple[int, ...]:
-    """Running ones by admission, then swapped-out and waiting ones as they stand in the queue."""
-    if row.status == "running":
-        return 0, row.admitted_order, row.index
-    return {"swapped": 1, "waiting": 2, "finished": 3}[row.status], row.priority, row.seq
-
-
 def _out_of_turn(view: PoolView, row: SequenceView) -> str:
-    """What is to be said of a waiting one that is not the head (what it lacked as the head is past), or a head that
+    """What is to be said of one that waits and is not the head (what it lacked as the head is past), or a head that
     was not looked at yet; else nothing."""
-    head = first_waiting(view) if row.status == "waiting" else None
+    head = head_of(view, row.status) if row.status in ("waiting", "swapped") else None
     if head is None:
         return ""
     if row is not head:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kvtop.view.turns import head_of
+
 if TYPE_CHECKING:
     from kvtop.view.pool_view import PoolView
 
@@ -69,13 +71,12 @@ def measure_waste(view: PoolView) -> Waste | None:
 
 def _external_blocks(view: PoolView) -> int:
     """All free blocks, if the head of the queue waits for a hole though their sum would do; else 0."""
-    heads = [s for s in view.with_status("waiting") if s.wait is not None and s.wait.reason == "blocks"]
-    if not heads:
+    head = head_of(view, "waiting")
+    if head is None or head.wait is None or head.wait.reason != "blocks":
         return 0
-    needed = min(heads, key=lambda s: (s.priority, s.seq)).wait
-    assert needed is not None
-    fits = largest_hole(view.blocks.ref_counts == 0) >= needed.needed
-    return view.blocks.free if not fits and view.blocks.free >= needed.needed else 0
+    needed = head.wait.needed
+    fits = largest_hole(view.blocks.ref_counts == 0) >= needed
+    return view.blocks.free if not fits and view.blocks.free >= needed else 0
 
 
 def largest_hole(free: npt.NDArray[np.bool_]) -> int:

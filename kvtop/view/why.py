@@ -11,6 +11,7 @@ from kvtop.engine import events as e
 from kvtop.view.describe import describe, shortage_words
 from kvtop.view.event_log import LogEntry
 from kvtop.view.sequence_view import SequenceView
+from kvtop.view.turns import head_of
 from kvtop.view.wait_now import wait_words_now
 from kvtop.view.words import count, who
 
@@ -113,14 +114,15 @@ def _stood_still(view: PoolView, sequence: SequenceView) -> str:
 
 
 def _why_waiting(view: PoolView, sequence: SequenceView) -> str:
+    head = head_of(view, sequence.status)
+    if head is not None and head is not sequence:
+        lacks = (
+            f"which waits: {wait_words_now(view, head.wait)}" if head.wait else "whose turn comes with the next step"
+        )
+        return f"waits behind {who(view, head.seq)}, {lacks}"
     wait = sequence.wait
     if wait is None:
-        ahead = [s for s in view.sequences.values() if s.wait is not None and s.seq != sequence.seq]
-        if not ahead:
-            return "waits for the next step"
-        head = min(ahead, key=lambda s: (s.status != "swapped", s.priority, s.seq))
-        assert head.wait is not None
-        return f"waits behind {who(view, head.seq)}, which waits: {wait_words_now(view, head.wait)}"
+        return "waits for the next step"
     if wait.reason not in ("blocks", "watermark"):
         return f"waits: {wait_words_now(view, wait)}"
     running = view.with_status("running")

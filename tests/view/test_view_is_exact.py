@@ -47,13 +47,21 @@ def assert_equals_engine(view: PoolView, harness: Harness) -> None:
         shown = view.sequences[told.seq]
         for name in (
             *("request_id", "index", "n", "beam_width", "priority", "status", "prompt_tokens", "max_tokens", "tokens"),
-            *("computed", "high_water", "cached_tokens", "preemptions", "recomputed_tokens", "queued_step", "wait"),
+            *("computed", "high_water", "cached_tokens", "preemptions", "recomputed_tokens", "queued_step", "arrival"),
+            "wait",
         ):
             assert getattr(shown, name) == getattr(told, name), f"{name} of {shown.name}"
         assert shown.table == from_runs(told.runs)
         assert shown.swap_table == from_runs(told.swap_runs)
         assert shown.raw_text == told.text
-    running = {sequence.seq: sequence.admitted_order for sequence in scheduler.roster.running}
+    roster = scheduler.roster
+    for shown_queue, queue in (
+        (view.with_status("waiting"), roster.waiting),
+        (view.with_status("swapped"), roster.swapped),
+    ):
+        shown_queue.sort(key=lambda sequence: sequence.queue_order)
+        assert [sequence.seq for sequence in shown_queue] == [sequence.seq for sequence in queue]
+    running = {sequence.seq: sequence.admitted_order for sequence in roster.running}
     assert ranks({s.seq: s.admitted_order for s in view.with_status("running")}) == ranks(running)
     assert_holders_hold(view)
 

@@ -23,8 +23,7 @@ from kvtop.view.clean import width as cell_width
 from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.sequence_words import state_of, waits_briefly, waits_for
-
-_STATUS_ORDER = {"running": 0, "swapped": 1, "waiting": 2, "finished": 3}
+from kvtop.view.turns import head_of_queue, reading_order
 
 
 class Sequences(Framed, can_focus=True):
@@ -47,7 +46,7 @@ class Sequences(Framed, can_focus=True):
     # --- which rows -----------------------------------------------------------------------------------------------
 
     def ordered(self) -> list[SequenceView]:
-        """All rows, filtered and sorted."""
+        """All rows, filtered and sorted; equals stand as they run and wait."""
         scene = self.scene
         wanted = scene.filter.lower()
         rows = [
@@ -55,15 +54,17 @@ class Sequences(Framed, can_focus=True):
             for row in scene.view.sequences.values()
             if not wanted or wanted in f"{row.name} {state_of(row)} {row.prompt}".lower()
         ]
-        if scene.sort == "admitted":
-            return sorted(rows, key=lambda row: (_STATUS_ORDER[row.status], row.admitted_order, row.seq))
-        if scene.sort == "name":
-            return sorted(rows, key=lambda row: (row.name, row.index))
-        if scene.sort == "tokens":
-            return sorted(rows, key=lambda row: (-row.tokens, row.seq))
-        if scene.sort == "shared":
-            return sorted(rows, key=lambda row: (-self.shared(row), row.seq))
-        return sorted(rows, key=lambda row: (-len(row.table), row.seq))
+        rows.sort(key=reading_order)
+        match scene.sort:
+            case "name":
+                rows.sort(key=lambda row: (row.name, row.index))
+            case "tokens":
+                rows.sort(key=lambda row: -row.tokens)
+            case "shared":
+                rows.sort(key=lambda row: -self.shared(row))
+            case "blocks":
+                rows.sort(key=lambda row: -len(row.table))
+        return rows
 
     def shared(self, row: SequenceView) -> int:
         """How many of its blocks others hold too."""
@@ -117,7 +118,7 @@ class Sequences(Framed, can_focus=True):
             return [((f" {words}", named.muted),)]
         shown = max(1, height - 1)
         self._keep_selected_in_sight(shown)
-        self._pinned = pinned = self._first_waiting(shown)
+        self._pinned = pinned = self._head_below(shown)
         if pinned is not None:
             shown -= 1
         most = max(len(row.table) for row in rows) or 1
@@ -134,14 +135,11 @@ class Sequences(Framed, can_focus=True):
         apart = fitted(self._row(pinned, columns, most, width), width, named.text)
         return [*lines, (("↳", named.accent), *apart[1:])]
 
-    def _first_waiting(self, shown: int) -> SequenceView | None:
+    def _head_below(self, shown: int) -> SequenceView | None:
         """The head of the queue, when it lies below the rows in sight: who waits, and for what, must be seen."""
-        below = self._shown[self.first_row + shown :]
-        if shown < 3 or not any(row.status in ("waiting", "swapped") for row in below):
-            return None
-        seen = self._shown[self.first_row : self.first_row + shown - 1]
-        waiting = [row for row in self._shown if row.wait is not None]
-        return next((row for row in waiting if row not in seen), None)
+        head = head_of_queue(self.scene.view)
+        below = self._shown[self.first_row + shown :] if shown >= 3 else []
+        return next((row for row in below if row is head), None)
 
     def _row(self, row: SequenceView, columns: Columns, most: int, width: int) -> Line:
         palette, view = self.scene.palette, self.scene.view
@@ -174,8 +172,8 @@ class Sequences(Framed, can_focus=True):
 
     def _reason(self, row: SequenceView, room: int) -> str:
         """What it waits for, in as many words as there is room for."""
-        words, brief = waits_for(self.scene.view, row), waits_briefly(self.scene.view, row)
-        return fit(words if cell_width(words) <= room else brief, room)
+        words = waits_for(self.scene.view, row)
+        return fit(words if cell_width(words) <= room else waits_briefly(self.scene.view, row), room)
 
     def _state(self, row: SequenceView) -> tuple[str, Style]:
         named = self.scene.palette.named
@@ -201,6 +199,8 @@ class Sequences(Framed, can_focus=True):
             keys = SORT_KEYS
             self.scene.sort = keys[(keys.index(self.scene.sort) + 1) % len(keys)]
             self.redraw()
+        elif self._pinned is not None and event.y == self.size.height - 2:
+            self.post_message(self.Selected(self._pinned.seq))
         elif 0 <= row < len(self._shown) and event.y >= 2:
             self.post_message(self.Selected(self._shown[row].seq))
 
