@@ -2,19 +2,23 @@
 
     python -m benchmarks.dashboard_cost [--rounds N] [--chart FILE.svg]
 
-16 requests decode 200 tokens each, once under ``kvtop live`` on a terminal of 200 × 50 that is read all the time, once
-under ``kvtop run``; in turn, each in a new process. A step's time is the mean over the steps in which all 16 decode,
-since frames hit only some of them. The last line is engine speed with the dashboard ÷ without.
+16 requests decode 400 tokens each, once under ``kvtop live`` on a terminal of 200 × 50 that is read all the time, once
+under ``kvtop run``. A round has one process of each, and they take turns of two seconds: the one that does not have the
+turn is stopped, so that both see the same machine. A step's time is the mean over the steps in which all 16 decode,
+since frames hit only some of them. Steps that a turn cut in two don't count, nor the first half second of a turn of the
+dashboard, in which it sets its terminal up again. The last line is engine speed with the dashboard ÷ without.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
 import pty
 import select
+import signal
 import statistics
 import struct
 import subprocess
@@ -22,8 +26,11 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+
+import psutil
 
 from benchmarks.chart import RATIOS, Bar, draw
 from benchmarks.cpu.quiet import QuietCheck
@@ -32,9 +39,15 @@ from kvtop.settings import DEFAULT_MODEL
 from kvtop.sources.recording import Recording
 
 SEQUENCES = 16
-TOKENS = 200
+TOKENS = 400
 AT_LEAST = 0.95
-FLAGS = ("--num-blocks", "400", "--no-prefix-cache")
+TURN_S = 2.0
+SETTLES_S = 0.5
+"""After that long a dashboard that was stopped is as it was."""
+CUT_STEP_S = 1.0
+"""A step that took longer was stopped in its midst."""
+WITHIN_S = 180
+FLAGS = ("--num-blocks", "500", "--no-prefix-cache")
 
 
 def main() -> int:
@@ -51,8 +64,7 @@ def main() -> int:
         ]
         workload.write_text(json.dumps({"requests": requests}))
         for number in range(arguments.rounds):
-            shown_s = _step_with_dashboard(workload, Path(folder, f"{number}.kvrec"))
-            bare_s = _step_without(workload)
+            shown_s, bare_s = _steps_in_turns(workload, Path(folder, f"{number}.kvrec"), Path(folder, f"{number}.json"))
             ratios.append(bare_s / shown_s)
             print(f"with {shown_s * 1e3:.1f} ms a step, without {bare_s * 1e3:.1f} ms: {ratios[-1]:.3f}", flush=True)
     ratio = statistics.median(ratios)
@@ -65,13 +77,38 @@ def main() -> int:
     return 0
 
 
-def _step_without(workload: Path) -> float:
+def _steps_in_turns(workload: Path, recording: Path, answer: Path) -> tuple[float, float]:
+    """Mean seconds of a full decode step with the dashboard and without."""
+    with _bare(workload, answer) as bare, _dashboard(workload, recording) as (shown, terminal):
+        turns: list[tuple[float, float]] = []
+        until = time.monotonic() + WITHIN_S
+        while time.monotonic() < until and not (bare.poll() is not None and _finished(recording)):
+            for process, screen in ((shown, terminal), (bare, None)):
+                began_s = time.monotonic()
+                _signal_tree(process.pid, signal.SIGCONT)
+                _read_for(TURN_S, screen)
+                _signal_tree(process.pid, signal.SIGSTOP)
+                if process is shown:
+                    turns.append((began_s + SETTLES_S, time.monotonic()))
+        for process in (shown, bare):
+            _signal_tree(process.pid, signal.SIGCONT)
+        os.write(terminal, b"q")
+        while shown.poll() is None:
+            _read_for(0.1, terminal)
+    bare_steps = json.loads(answer.read_text())["requests"][0]["outputs"][0]["itl_s"][1:]
+    return _mean_s(_shown_steps(recording, turns)), _mean_s(bare_steps)
+
+
+@contextlib.contextmanager
+def _bare(workload: Path, answer: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "kvtop", "run", str(workload), "--json", *FLAGS]
-    answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return statistics.fmean(answer["requests"][0]["outputs"][0]["itl_s"][1:])
+    with answer.open("wb") as output, _ended(subprocess.Popen(command, stdout=output)) as process:
+        yield process
 
 
-def _step_with_dashboard(workload: Path, recording: Path) -> float:
+@contextlib.contextmanager
+def _dashboard(workload: Path, recording: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """``kvtop live`` and the descriptor of its terminal."""
     master, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
     process = subprocess.Popen(
@@ -80,33 +117,61 @@ def _step_with_dashboard(workload: Path, recording: Path) -> float:
         env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
     )  # fmt: skip
     try:
-        until = time.monotonic() + 120
-        while time.monotonic() < until and not (recording.exists() and _finished(recording)):
-            pause = time.monotonic() + 2
-            while time.monotonic() < pause:
-                if select.select([master], [], [], 0.1)[0]:
-                    os.read(master, 65_536)
-        os.write(master, b"q")
-        while process.poll() is None:
-            if select.select([master], [], [], 0.1)[0]:
-                os.read(master, 65_536)
+        with _ended(process):
+            yield process, master
+    finally:
+        os.close(master)
+        os.close(theirs)
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        yield process
     finally:
         process.kill()
         process.wait()
-        os.close(master)
-        os.close(theirs)
-    with Recording(recording) as recorded:
-        batches = [batch for batch in recorded.timeline.batches(0) if batch.snapshot is None]
-    ends = [batch.monotonic_s for batch in batches if _decoded(batch) == SEQUENCES]
-    if len(ends) < TOKENS // 2:
-        raise SystemExit(f"only {len(ends)} full decode steps were recorded within two minutes")
-    return statistics.fmean(later - now for now, later in pairwise(ends))
+
+
+def _signal_tree(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            process.send_signal(number)
+
+
+def _read_for(seconds: float, terminal: int | None) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if terminal is None:
+            time.sleep(left)
+        elif select.select([terminal], [], [], left)[0]:
+            with contextlib.suppress(OSError):  # it has left
+                os.read(terminal, 65_536)
 
 
 def _finished(recording: Path) -> bool:
-    """The engine wrote nothing for two seconds after it wrote something."""
+    """The engine wrote nothing for two of its turns after it wrote something."""
+    if not recording.exists():
+        return False
     size, written_s = recording.stat().st_size, recording.stat().st_mtime
-    return size > 20_000 and time.time() - written_s > 2
+    return size > 20_000 and time.time() - written_s > 4 * TURN_S
+
+
+def _shown_steps(recording: Path, turns: list[tuple[float, float]]) -> list[float]:
+    """Seconds of the full decode steps that lie within one of the ``turns``."""
+    with Recording(recording) as recorded:
+        batches = [batch for batch in recorded.timeline.batches(0) if batch.snapshot is None]
+    ends = [batch.monotonic_s for batch in batches if _decoded(batch) == SEQUENCES]
+    within = [any(began_s <= end_s <= stopped_s for began_s, stopped_s in turns) for end_s in ends]
+    return [later - now for (now, later), sound in zip(pairwise(ends), pairwise(within), strict=True) if all(sound)]
+
+
+def _mean_s(steps: list[float]) -> float:
+    whole = [seconds for seconds in steps if seconds < CUT_STEP_S]
+    if len(whole) < TOKENS // 2:
+        raise SystemExit(f"only {len(whole)} full decode steps within {WITHIN_S} seconds")
+    return statistics.fmean(whole)
 
 
 def _decoded(batch: Batch) -> int:
