@@ -178,6 +178,11 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
 
+    def place_of(self, name: str) -> str:
+        """Where a value that is not the default was given: its flag, its variable, or config file and key."""
+        setting, value = next(setting for setting in SETTINGS if setting.name == name), self.values[name]
+        return {"config": f"{value.place}: {setting.key}", "environment": value.place}.get(value.origin, setting.flag)
+
     @property
     def engine(self) -> EngineSettings:
         return EngineSettings(**{name: self[name] for name in EngineSettings.__struct_fields__})

@@ -153,6 +153,16 @@ def test_config_prints_json_that_says_where_each_value_comes_from(tmp_path: Path
     assert settings["engine.dtype"] == ("auto", "default", "")
 
 
+def test_config_warns_of_a_theme_that_there_is_not_with_file_and_key(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[screen]\ntheme = "puce"\n')
+    done = run_python("-m", "kvtop", "config", KVTOP_CONFIG=str(file))
+    assert done.returncode == 0
+    assert f"{file}: screen.theme is 'puce', but there is no such theme, expected one of dark, light" in done.stderr
+    done = run_python("-m", "kvtop", "config", KVTOP_CONFIG=str(file), KVTOP_THEME="mauve")
+    assert "warning: KVTOP_THEME is 'mauve', but there is no such theme" in done.stderr
+
+
 def test_config_prints_a_table_with_warnings_on_stderr(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[engine]\nblock_size = 24\n")

@@ -26,6 +26,7 @@ def _shared(settings: Settings) -> dict[str, Any]:
     keys, wrong_keys = key_map(settings.keys, str(settings.config_path))
     return {
         "theme": settings["theme"],
+        "theme_place": settings.place_of("theme"),
         "themes_folder": settings.config_path.parent / "themes",
         "pictures_folder": platformdirs.user_pictures_path() / "kvtop",
         "keys": keys,

@@ -21,13 +21,15 @@ from kvtop.app.link import MeasuredDriver
 from kvtop.app.pace import Pace
 from kvtop.app.palette import Palette
 from kvtop.app.terminal import detect
-from kvtop.app.theme_files import Theme, load_themes
+from kvtop.app.theme_files import Theme, load_themes, no_such_theme
 from kvtop.view.colours import to_hex
 
 
 @dataclass(frozen=True, slots=True)
 class ShellSettings:
     theme: str = "dark"
+    theme_place: str = "--theme"
+    """Where it was asked for, should there be no such theme."""
     frames_per_second: float = 10
     themes_folder: Path | None = None
     """Where the user's own themes are."""
@@ -50,8 +52,8 @@ class Shell(App[None]):
         self.themes, theme_warnings = load_themes(settings.themes_folder)
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") is not None else None)
         self.warnings = [*settings.warnings, *theme_warnings]
-        if settings.theme not in self.themes:
-            self.warnings.append(f"there is no theme {settings.theme!r}, expected one of {', '.join(self.themes)}")
+        if wrong := no_such_theme(settings.theme, self.themes, settings.theme_place):
+            self.warnings.append(wrong)
         theme = self.themes.get(settings.theme, self.themes["dark"])
         self.terminal = detect(os.environ, self.console.color_system)
         self.palette = Palette(theme, self.terminal.depth)

@@ -92,6 +92,13 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], list
     return themes, warnings
 
 
+def no_such_theme(name: str, themes: Iterable[str], place: str) -> str:
+    """What is wrong with a theme that is not among ``themes`` and was asked for at ``place``; empty when it is."""
+    if name in themes:
+        return ""
+    return f"{place} is {name!r}, but there is no such theme, expected one of {', '.join(themes)}; dark is used"
+
+
 def _user_files(folder: Path | None) -> Iterable[Path]:
     return sorted(folder.glob("*.toml")) if folder is not None and folder.is_dir() else ()
 

@@ -34,7 +34,7 @@ from kvtop.attach.server import ServerWatch
 from kvtop.attach.targets import Target, TargetError, distinct, parse_target, read_targets, with_options
 from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
-from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from
+from kvtop.commands.engine_flags import add_flag, say_screen_warnings, settings_from
 from kvtop.commands.record_output import add_record_flags, say_recorded
 from kvtop.commands.screen import has_screen
 from kvtop.failure import Failure, WrongUsage
@@ -123,7 +123,7 @@ def _watch(args: argparse.Namespace, fleet: Fleet, conditions: list[Condition], 
         from kvtop.app.watch.run import run_watch
 
         return run_watch(fleet, slo, shell_settings(settings))
-    say_warnings(settings)
+    say_screen_warnings(settings)
     return Look(fleet, conditions, args).run()
 
 

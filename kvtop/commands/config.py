@@ -22,7 +22,7 @@ import argparse
 import json
 from dataclasses import replace
 
-from kvtop.commands.engine_flags import say_warnings
+from kvtop.commands.engine_flags import say_screen_warnings, say_warnings
 from kvtop.settings import SETTINGS, Settings, gather
 from kvtop.view.clean import clean_line
 
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = gather({})
-    say_warnings(settings)
+    say_screen_warnings(settings)
     keys = _checked_keys(settings) if settings.keys else {}
     if args.keys:
         _print_actions(keys, as_json=args.json)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kvtop.settings import SETTINGS, Setting, Settings, gather
@@ -54,6 +55,15 @@ def say_warnings(settings: Settings) -> None:
     """What was wrong in the environment or the config file, on stderr."""
     for warning in settings.warnings:
         print(f"kvtop: warning: {clean_line(warning, limit=1000)}", file=sys.stderr)
+
+
+def say_screen_warnings(settings: Settings) -> None:
+    """Those, and what a dashboard would say of its themes."""
+    from kvtop.app.theme_files import load_themes, no_such_theme
+
+    themes, wrong = load_themes(settings.config_path.parent / "themes")
+    missing = no_such_theme(settings["theme"], themes, settings.place_of("theme"))
+    say_warnings(replace(settings, warnings=(*settings.warnings, *wrong, *filter(None, [missing]))))
 
 
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -29,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_warnings, settings_from, typed
+from kvtop.commands.engine_flags import add_engine_flags, add_flag, say_screen_warnings, settings_from, typed
 from kvtop.commands.frame_output import add_frame_flags, print_frame, state_of_engine, wants_frame
 from kvtop.commands.listen import Hearing, add_listen_flags, both, front_beside_screen
 from kvtop.commands.pool_output import say_pool
@@ -148,7 +148,7 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
     from kvtop.sources.watch import watch_until
     from kvtop.view.findings import FindingsLog
 
-    say_warnings(settings)
+    say_screen_warnings(settings)
     commands: list[AnyCommand] = [Inject(requests=traffic)] if traffic else []
     if args.steps is not None:
         commands = [Pause(), *commands, Step(steps=args.steps)]

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvtop.commands.engine_flags import add_flag, say_warnings, settings_from, typed
+from kvtop.commands.engine_flags import add_flag, say_screen_warnings, settings_from, typed
 from kvtop.commands.frame_output import add_frame_flags, print_frame, wants_frame
 from kvtop.commands.record_output import say_cut
 from kvtop.commands.screen import require_screen
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         if recording.lost_bytes:
             say_cut(recording)
         if wants_frame(args):
-            say_warnings(settings)
+            say_screen_warnings(settings)
             _print_moment(recording, args.step, as_json=args.json)
             return 0
         require_screen("kvtop replay")

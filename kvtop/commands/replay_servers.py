@@ -9,7 +9,7 @@ import sys
 from kvtop.attach.replayed_fleet import ReplayedFleet
 from kvtop.commands.attach_deep import DeepLook
 from kvtop.commands.attach_tables import fleet_as_json, print_fleet
-from kvtop.commands.engine_flags import say_warnings
+from kvtop.commands.engine_flags import say_screen_warnings
 from kvtop.commands.frame_output import wants_frame
 from kvtop.commands.screen import require_screen
 from kvtop.failure import WrongUsage
@@ -29,7 +29,7 @@ def replay_servers(args: argparse.Namespace, settings: Settings) -> int:
         where = clean_line(str(args.recording), 500)
         print(f"kvtop: {where} is cut off at its end; everything before is there", file=sys.stderr)
     if wants_frame(args):
-        say_warnings(settings)
+        say_screen_warnings(settings)
         _print_end(fleet, as_json=args.json)
         fleet.close()
         return 0

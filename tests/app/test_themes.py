@@ -171,11 +171,11 @@ def test_a_theme_of_ones_own_says_only_what_differs(tmp_path: Path) -> None:
 
 async def test_the_program_starts_with_bad_files_and_an_unknown_theme_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[colors]\ntext = "red"\n')
-    settings = AppSettings(theme="nope", themes_folder=tmp_path)
+    settings = AppSettings(theme="nope", theme_place="/k.toml: screen.theme", themes_folder=tmp_path)
     async with on_stage(story(96), settings=settings) as (app, pilot):
         await pilot.pause(0.3)
         shown = text(app)
-        assert "mine.toml" in shown and "nope" in shown
+        assert "mine.toml" in shown and "/k.toml: screen.theme is 'nope'" in shown
         assert app.scene.palette.theme.name == "dark"
 
 

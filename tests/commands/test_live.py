@@ -73,6 +73,15 @@ def test_swap_without_swap_space_is_warned_of_on_stderr_and_on_the_screen(
     assert len(shown) == 1
 
 
+def test_a_theme_that_there_is_not_is_warned_of_also_without_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*FRAME, "--once", "--theme", "puce"]) == 0
+    assert (
+        "kvtop: warning: --theme is 'puce', but there is no such theme, expected one of dark" in capsys.readouterr().err
+    )
+    assert cli.main([*FRAME, "--once", "--theme", "light"]) == 0
+    assert "theme" not in capsys.readouterr().err
+
+
 def test_json_says_that_it_is_simulated_and_unknown_figures_are_null(capsys: pytest.CaptureFixture[str]) -> None:
     shown = frame(capsys)
     assert shown["engine"]["simulated"] is True
