@@ -14,7 +14,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from kvtop import __version__
@@ -48,11 +48,26 @@ exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 128 + its number f
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose usage errors read like every other line of ours."""
+    """An ArgumentParser whose usage errors read like every other line of ours, and say no more than helps."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(WRONG_USAGE, f"{self.prog}: {message}\n")
+        start, _, unknown = message.partition("unrecognized arguments: ")
+        if not start and unknown.startswith("-"):
+            flag = unknown.split()[0].partition("=")[0]
+            near = _nearest(flag, self._option_string_actions)
+            message = f"there is no flag {flag}" + (f"; did you mean {near}?" if near else "")
+        self.exit(WRONG_USAGE, f"{self.prog}: {message}\n`{self.prog} --help` says what there is\n")
+
+
+def _nearest(flag: str, flags: Iterable[str]) -> str:
+    """The flag that was meant, though perhaps only its beginning was typed; empty when none is near."""
+
+    def likeness(known: str) -> float:
+        typed, whole = flag.lstrip("-"), known.lstrip("-")
+        return max(difflib.SequenceMatcher(None, typed, end).ratio() for end in (whole, whole[: len(typed)]))
+
+    best = max(flags, key=likeness)
+    return best if likeness(best) >= 0.6 else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

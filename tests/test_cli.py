@@ -75,7 +75,10 @@ def test_no_command_and_an_unknown_one_are_wrong_usage(capsys: pytest.CaptureFix
 
 def test_an_unknown_flag_and_a_bad_value_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        (["config", "--nope"], "unrecognized arguments: --nope"),
+        (["config", "--nope"], "kvtop config: there is no flag --nope\n"),
+        (["live", "--blok", "16"], "kvtop live: there is no flag --blok; did you mean --block-size?\n"),
+        (["run", "x.json", "--watermrk=0.1"], "kvtop run: there is no flag --watermrk; did you mean --watermark?\n"),
+        (["run", "x.json", "y.json"], "unrecognized arguments: y.json"),
         (["run", "x.json", "--block-size", "24"], "--block-size: is '24', expected a power of two from 1 to 256"),
         (["run", "x.json", "--watermark", "1"], "--watermark: is '1', expected a share from 0 to below 1"),
         (["run", "x.json", "--kv-memory", "much"], "--kv-memory: is 'much', expected a size such as 2GiB"),
@@ -85,7 +88,9 @@ def test_an_unknown_flag_and_a_bad_value_are_wrong_usage(capsys: pytest.CaptureF
         with pytest.raises(SystemExit) as ended:
             cli.main(arguments)
         assert ended.value.code == 2
-        assert message in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert message in said and len(said.splitlines()) == 2
+        assert f"`kvtop {arguments[0]} --help` says what there is" in said
 
 
 def test_a_failure_is_one_line_and_a_traceback_only_under_debug(

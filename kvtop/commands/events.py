@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,12 +27,21 @@ from kvtop.commands.engine_flags import typed
 from kvtop.commands.record_output import say_cut
 from kvtop.engine.events import AnyEvent, Batch
 from kvtop.parsing import integer
+from kvtop.view.clean import clean_line
 from kvtop.view.event_filter import EventFilter
 
 if TYPE_CHECKING:
     from kvtop.sources.recording import Recording
 
 EVENT_TYPES = sorted(event.__struct_config__.tag for event in get_args(AnyEvent))
+VERBS = {
+    "queue": "queued", "reject": "rejected", "fork": "forked", "wait": "waits", "admit": "admitted",
+    "resume": "resumed", "preempt": "preempted", "end": "finished", "done": "completed", "warning": "warned",
+    "short": "shortage", "take": "allocated", "share": "shared", "copy": "copied", "cache": "cached",
+    "evict": "evicted", "free": "freed", "compute": "advanced", "time": "step_timed", "operator": "commanded",
+    "change": "changed",
+}  # fmt: skip
+"""Words that lines begin with, where that is not the type."""
 EVERY_STEP = frozenset(("advanced", "step_timed"))
 
 
@@ -50,7 +60,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", type=Path, help="a recording (kvtop live --record FILE)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument(
-        "--type", metavar="TYPE,…", type=typed(_types), default=frozenset(), help="events of these types only"
+        "--type",
+        metavar="TYPE,…",
+        type=typed(_types),
+        default=frozenset(),
+        help="events of these types only, by name or by the word their line begins with",
     )
     parser.add_argument("--seq", metavar="N", type=typed(integer(1)), help="events that name this sequence only")
     parser.add_argument("--request", metavar="ID", help="events of this request's sequences only")
@@ -66,8 +80,14 @@ def run(args: argparse.Namespace) -> int:
         if recording.lost_bytes:
             say_cut(recording)
         lines = _as_json(recording, wanted) if args.json else _in_words(recording, wanted)
+        found = False
         for line in lines:
             print(line)
+            found = True
+    if not found:
+        where = clean_line(str(args.recording), 500)
+        asked = " of what was asked for" if wanted != EventFilter() else ""
+        print(f"kvtop: {where} holds no event{asked}", file=sys.stderr)
     return 0
 
 
@@ -109,8 +129,9 @@ def _picked(recording: Recording, wanted: EventFilter) -> Iterator[tuple[int, Ba
 
 
 def _types(text: str) -> frozenset[str]:
-    chosen = frozenset(text.split(","))
-    for name in chosen - set(EVENT_TYPES):
+    chosen = frozenset(VERBS.get(name, name) for name in text.split(","))
+    for name in sorted(chosen - set(EVENT_TYPES)):
         near = difflib.get_close_matches(name, EVENT_TYPES, n=1)
-        raise ValueError(f"{near[0]} in place of {name!r}" if near else f"some of {', '.join(EVENT_TYPES)}")
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENT_TYPES)}"
+        raise ValueError(f"types of events: {name!r} is none, {hint}")
     return chosen

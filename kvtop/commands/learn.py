@@ -1,7 +1,7 @@
 """Lessons on the live engine: read, watch, do it by hand, answer from what happened.
 
   kvtop learn                    all lessons and how far you are; choose one
-  kvtop learn sharing            that lesson, from where you left it
+  kvtop learn sharing            that lesson, from where you left it; also by its number or letter in the list
   kvtop learn sharing --restart  from its beginning
   kvtop learn --sim              without a model: the real scheduler on made-up words
   kvtop learn my-lesson.toml     a lesson of your own
@@ -36,7 +36,7 @@ from kvtop.view.clean import clean_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("lesson", metavar="LESSON", nargs="?", help="a lesson's name, or a file")
+    parser.add_argument("lesson", metavar="LESSON", nargs="?", help="a lesson's name, number or letter, or a file")
     parser.add_argument("--sim", action="store_true", help="no model: words and step times are made up")
     parser.add_argument("--restart", action="store_true", help="LESSON from its beginning, not from where you left it")
     parser.add_argument("--list", action="store_true", help="print names, titles and progress instead")
@@ -88,7 +88,7 @@ def _chosen(library: Library, name: str | None) -> tuple[Library, Lesson | None]
     """The lesson that was asked for, and the library with it: one in a file joins the others."""
     if name is None:
         return library, None
-    lesson = library.find(name)
+    lesson = library.find(name) or library.at(name)
     if lesson is not None:
         return library, lesson
     if name.endswith(".toml") or "/" in name:
@@ -135,13 +135,13 @@ def _print_list(library: Library, progress: Progress, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"lessons": rows, "faults": library.faults}, indent=2))
         return
-    for lesson in library.lessons:
+    for number, lesson in enumerate(library.lessons, start=1):
         reached = progress.of(lesson.id)
         where = f"scene {reached.position + 1} of {len(lesson.scenes)}"
         if reached.position >= len(lesson.scenes):
             where = "at the question"
         state = where if reached.position else "answered" if reached.answered else "new"
-        print(f"{clean_line(lesson.id):<24}{state:<18}{clean_line(lesson.title)}")
+        print(f"{number:>2}  {clean_line(lesson.id):<24}{state:<18}{clean_line(lesson.title)}")
     for fault in library.faults:
         print(f"kvtop: warning: {clean_line(fault, limit=1000)}", file=sys.stderr)
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_lowercase
 
 from kvtop.lessons.lesson import Lesson, LessonError, read_lesson
 
+LETTERS = "".join(letter for letter in ascii_lowercase if letter not in "jkq")
+"""By which the list on the screen opens lessons, in their order; j, k and q do something else there."""
 OWN_FOLDER = Path(__file__).parent / "texts"
 
 
@@ -24,6 +27,11 @@ class Library:
 
     def find(self, lesson_id: str) -> Lesson | None:
         return next((lesson for lesson in self.lessons if lesson.id == lesson_id), None)
+
+    def at(self, place: str) -> Lesson | None:
+        """The lesson with that number, from 1, or that letter in the list."""
+        at = int(place) - 1 if place.isdecimal() and len(place) < 5 else LETTERS.find(place) if len(place) == 1 else -1
+        return self.lessons[at] if 0 <= at < len(self.lessons) else None
 
 
 def load_library(folders: Iterable[Path] = ()) -> Library:

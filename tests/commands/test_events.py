@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kvtop import cli
+from kvtop.commands.events import VERBS
 from kvtop.engine.events import Batch, Finished, Queued
 from kvtop.sources.file_sink import FileSink
 from kvtop.sources.history import History
@@ -85,7 +86,32 @@ def test_an_unknown_type_is_wrong_usage_and_names_the_nearest(
     with pytest.raises(SystemExit) as ended:
         cli.main(["events", str(recording), "--type", "preemptd"])
     assert ended.value.code == 2
-    assert "expected preempted in place of 'preemptd'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is 'preemptd', expected types of events: 'preemptd' is none, did you mean preempted?" in said
+
+
+def test_a_type_may_be_asked_for_by_the_word_its_lines_begin_with(
+    recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = 0
+    for verb, name in VERBS.items():
+        assert cli.main(["events", str(recording), "--type", verb]) == 0
+        lines = capsys.readouterr().out
+        assert cli.main(["events", str(recording), "--type", name]) == 0
+        assert capsys.readouterr().out == lines
+        words = {line.split()[2] for line in lines.splitlines()}
+        assert words <= {verb, "sent"}  # what is sent in is a command, too
+        tried += bool(words)
+    assert tried > 12
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_filter_that_lets_nothing_through_is_said(
+    recording: Path, form: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["events", str(recording), "--request", "zzz", *form]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"kvtop: {recording} holds no event of what was asked for\n")
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])

@@ -12,6 +12,7 @@ import pytest
 
 from kvtop.cli import main
 from kvtop.commands import learn
+from kvtop.lessons.library import load_library
 from kvtop.lessons.progress import LessonProgress, Progress
 from tests.app.test_terminal import Terminal
 
@@ -35,13 +36,21 @@ def test_the_list_says_names_titles_and_how_far_one_is(at_home: Path, capsys: py
     assert main(["learn", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
-    assert re.fullmatch(r"what-kv-costs +answered +What KV costs", lines[0])
-    assert re.fullmatch(r"block-tables +new +Block tables", lines[1])
-    assert re.fullmatch(r"sharing +scene 2 of \d +Sharing, and copy-on-write", lines[4])
+    assert re.fullmatch(r" 1  what-kv-costs +answered +What KV costs", lines[0])
+    assert re.fullmatch(r" 2  block-tables +new +Block tables", lines[1])
+    assert re.fullmatch(r" 5  sharing +scene 2 of \d +Sharing, and copy-on-write", lines[4])
     assert main(["learn", "--list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["lessons"]
     assert [row["lesson"] for row in rows[:2]] == ["what-kv-costs", "block-tables"]
     assert rows[4]["position"] == 1 and rows[0]["answered"] is True
+
+
+def test_a_lesson_can_be_named_by_its_number_and_by_its_letter_in_the_list() -> None:
+    library = load_library()
+    for name in ("5", "e", "sharing"):
+        assert learn._chosen(library, name)[1] == library.find("sharing")
+    assert library.at("11") == library.lessons[10] == library.at("m")
+    assert [library.at(name) for name in ("0", "13", "q", "é", "", "ab", "9" * 5000)] == [None] * 7
 
 
 def test_check_says_what_a_file_holds_or_what_is_wrong_with_it(

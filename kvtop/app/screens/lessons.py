@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase
-
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,9 +13,8 @@ from textual.widgets.option_list import Option
 from kvtop.app.screens.dialog import Dialog
 from kvtop.lessons.course import Course, suggested
 from kvtop.lessons.lesson import Lesson
+from kvtop.lessons.library import LETTERS
 from kvtop.view.clean import clean_line
-
-LETTERS = "".join(letter for letter in ascii_lowercase if letter not in "jkq")
 
 
 class Lessons(Dialog[str]):
