@@ -14,6 +14,7 @@ from kvtop.sources.frames import RecordingError
 from kvtop.sources.recording import Recording
 from kvtop.sources.source import Message, ViewMessage
 
+UNCHANGEABLE = "this is a recording: what happened in it cannot be changed"
 LONGEST_PAUSE_SECONDS = 1.0
 """Between two batches of the recording, however long it was."""
 
@@ -88,7 +89,7 @@ class ReplaySource:
             case TakeSnapshot() | Quit():
                 pass
             case _:
-                error = "this is a recording: what happened in it cannot be changed"
+                error = UNCHANGEABLE
         self._messages.append(Reply(ticket=command.ticket, error=error))
 
     @property

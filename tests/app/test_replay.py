@@ -84,6 +84,21 @@ async def test_what_would_change_the_engine_is_refused_with_a_word(source: Repla
         assert "this is a recording" in text(app)
 
 
+@pytest.mark.parametrize("key", ["i", "O", "p", "a", "C", "left_square_bracket"])
+async def test_a_key_that_would_change_an_engine_is_answered_at_once_and_not_offered(
+    source: ReplaySource, key: str
+) -> None:
+    async with on_stage(source) as (app, pilot):
+        footer = text(app).splitlines()[-1]
+        assert "step" in footer and not any(word in footer for word in ("inject", "preempt", "abort"))
+        app.live.select(next(iter(app.feed.live.sequences)))
+        await pilot.press(key)
+        await settle(app, pilot)
+        assert app.screen is app.live
+        said = [str(note.message) for note in app._notifications]
+        assert said == ["this is a recording: what happened in it cannot be changed"]
+
+
 async def test_g_goes_to_a_step_and_stands_there_and_says_what_there_is(source: ReplaySource) -> None:
     async with on_stage(source) as (app, pilot):
         await pilot.press("space")

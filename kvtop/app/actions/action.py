@@ -34,6 +34,8 @@ class Action(Generic[ScreenT]):
     """Two words at most, for the footer; empty: the name."""
     panel: str = ""
     """Works only while this panel has the keys; empty: everywhere."""
+    changes_engine: bool = False
+    """It needs an engine that runs: what was recorded cannot be changed."""
     footer: int = 0
     """Place in the footer, smaller first and last to go when it is narrow; 0: not in it."""
 

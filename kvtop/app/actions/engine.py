@@ -112,15 +112,17 @@ def selected(live: LiveScreen) -> SequenceView | None:
 
 
 ENGINE: tuple[Action[LiveScreen], ...] = (
-    Action("inject", "i", "Send requests: a prompt or a length, how many, how long.", "engine", inject, footer=4),
-    Action("preempt", "p", "Take the selected sequence's blocks away; it goes on later.", "engine", preempt, footer=7),
-    Action("abort", "a", "End the selected sequence's request.", "engine", abort, footer=8),
+    Action("inject", "i", "Send requests: a prompt or a length, how many, how long.", "engine", inject,
+           changes_engine=True, footer=4),
+    Action("preempt", "p", "Take the selected sequence's blocks away; it goes on later.", "engine", preempt,
+           changes_engine=True, footer=7),
+    Action("abort", "a", "End the selected sequence's request.", "engine", abort, changes_engine=True, footer=8),
     Action("more_urgent", "left_square_bracket", "A smaller priority number for the selected one: sooner.", "engine",
-           lambda live: change_priority(live, -1)),
+           lambda live: change_priority(live, -1), changes_engine=True),
     Action("less_urgent", "right_square_bracket", "A larger one: later.", "engine",
-           lambda live: change_priority(live, 1)),
+           lambda live: change_priority(live, 1), changes_engine=True),
     Action("settings", "O", "Change watermark, caps, victim rule and preempt mode of the running engine.", "engine",
-           change_settings),
-    Action("clear_cache", "C", "Empty the prefix cache.", "engine", clear_cache),
+           change_settings, changes_engine=True),
+    Action("clear_cache", "C", "Empty the prefix cache.", "engine", clear_cache, changes_engine=True),
     Action("record", "r", "Record to a file, or end it. After the engine died: start it again.", "engine", record),
 )  # fmt: skip

@@ -41,6 +41,7 @@ from kvtop.app.widgets.tab_line import TabLine
 from kvtop.app.widgets.table_panel import TablePanel
 from kvtop.app.widgets.text_panel import TextPanel
 from kvtop.engine.control import AnyCommand, Reply
+from kvtop.sources.replay import UNCHANGEABLE
 from kvtop.view.clean import clean_line, clean_text
 from kvtop.view.decision import sequence_in_question
 from kvtop.view.why import why_block, why_sequence
@@ -218,7 +219,11 @@ class LiveScreen(SpeakingScreen):
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def action_do(self, name: str) -> None:
-        ACTIONS[name].run(self)
+        action = ACTIONS[name]
+        if action.changes_engine and self.scene.feed.tape is not None:
+            self.say(UNCHANGEABLE, "error")
+        else:
+            action.run(self)
 
     @on(Footer.Pressed)
     def _footer_pressed(self, event: Footer.Pressed) -> None:

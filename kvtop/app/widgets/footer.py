@@ -1,4 +1,5 @@
-"""The footer of the live screen: what a key does can depend on the tab, and on what engine and lab do."""
+"""The footer of the live screen: what a key does can depend on the tab, and on what engine and lab do. A
+recording offers nothing that would change an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ class Footer(KeyLine, Painted):
     def label(self, action: Action[Any]) -> str:
         if self.scene.tab == "lab":
             return self._label_in_lab(action)
-        if action.panel == "lab":
+        if action.panel == "lab" or (action.changes_engine and self.scene.feed.tape is not None):
             return ""
         if action.name == "pause" and self.scene.feed.paused:
             return "run on"

@@ -88,7 +88,8 @@ class RequestList(Framed, can_focus=True):
         named, rows = self.scene.palette.named, self.rows()
         self._num_rows = len(rows)
         if not rows:
-            words = "no request matches the filter" if self.scene.filter else "no request yet; i sends some"
+            send = "" if self.scene.feed.tape is not None else "; i sends some"
+            words = "no request matches the filter" if self.scene.filter else f"no request yet{send}"
             return [((f" {words}", named.muted),)]
         here = chosen(self.scene, rows)
         shown = max(1, height - 1)

@@ -76,7 +76,8 @@ class TextPanel(Framed):
             return f"{name} is over"
         if view.sequences:
             return "Select a sequence to read along: ↹ to the table, then ↑ ↓; or enter on a block."
-        return "Nobody is here to read along with: i sends a request."
+        send = "." if self.scene.feed.tape is not None else ": i sends a request."
+        return f"Nobody is here to read along with{send}"
 
 
 def _why_silent(row: SequenceView) -> str:
