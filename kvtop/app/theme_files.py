@@ -99,6 +99,13 @@ def no_such_theme(name: str, themes: Iterable[str], place: str) -> str:
     return f"{place} is {name!r}, but there is no such theme, expected one of {', '.join(themes)}; dark is used"
 
 
+def theme_faults(name: str, place: str, user_folder: Path) -> list[str]:
+    """What a start would say of a user's themes, and of ``name``, which was asked for at ``place``."""
+    themes, warnings = load_themes(user_folder)
+    missing = no_such_theme(name, themes, place)
+    return [*warnings, missing] if missing else warnings
+
+
 def _user_files(folder: Path | None) -> Iterable[Path]:
     return sorted(folder.glob("*.toml")) if folder is not None and folder.is_dir() else ()
 

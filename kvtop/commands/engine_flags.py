@@ -59,11 +59,10 @@ def say_warnings(settings: Settings) -> None:
 
 def say_screen_warnings(settings: Settings) -> None:
     """Those, and what a dashboard would say of its themes."""
-    from kvtop.app.theme_files import load_themes, no_such_theme
+    from kvtop.app.theme_files import theme_faults
 
-    themes, wrong = load_themes(settings.config_path.parent / "themes")
-    missing = no_such_theme(settings["theme"], themes, settings.place_of("theme"))
-    say_warnings(replace(settings, warnings=(*settings.warnings, *wrong, *filter(None, [missing]))))
+    faults = theme_faults(settings["theme"], settings.place_of("theme"), settings.config_path.parent / "themes")
+    say_warnings(replace(settings, warnings=(*settings.warnings, *faults)))
 
 
 def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvtop.app.theme_files import load_themes
+from kvtop.app.theme_files import theme_faults
 from kvtop.doctor.finding import Finding
 from kvtop.settings import Settings
 
@@ -13,17 +13,14 @@ def settings_findings(settings: Settings) -> list[Finding]:
     file = Finding("config file", "ok", f"{settings.config_path}{'' if there else ' (not there: defaults count)'}")
     warned = [
         *((warning, "correct or remove it; kvtop config shows what counts") for warning in settings.warnings),
-        *((warning, "correct the theme file, or remove it") for warning in _theme_warnings(settings)),
+        *((warning, "correct the theme file or its name, or remove it") for warning in _theme_warnings(settings)),
         *((warning, "kvtop config --keys lists actions and keys") for warning in _key_warnings(settings)),
     ]
     return [file, *(Finding("settings", "warn", warning, advice) for warning, advice in warned)]
 
 
 def _theme_warnings(settings: Settings) -> list[str]:
-    themes, warnings = load_themes(settings.config_path.parent / "themes")
-    if settings["theme"] not in themes:
-        warnings.append(f"there is no theme {settings['theme']!r}, expected one of {', '.join(themes)}")
-    return warnings
+    return theme_faults(settings["theme"], settings.place_of("theme"), settings.config_path.parent / "themes")
 
 
 def _key_warnings(settings: Settings) -> list[str]:

@@ -96,7 +96,7 @@ def _figures(view: PoolView, now_s: float, waste: Waste) -> list[str]:
         (
             "preempted",
             (UNKNOWN if thrown is None else f"{thrown:.1f} a minute" + over(figures.PREEMPTION_SECONDS))
-            + f"; {totals.preemptions:,} since start, {totals.recomputed_tokens:,} tokens recomputed",
+            + f"; {totals.preemptions:,} since start, {count(totals.recomputed_tokens, 'token')} recomputed",
         ),
         ("prefix hits", f"{_percent(figures.hit_rate(view))} of prompt tokens since start"),
     ]
@@ -207,8 +207,7 @@ def _preemptions(view: PoolView) -> list[str]:
 def _events(view: PoolView) -> list[str]:
     decisions = (entry for entry in reversed(view.log.entries) if not is_routine(entry.event))
     entries = list(islice(decisions, EVENTS))[::-1]
-    lines = [
-        f"events: the last {len(entries)} decisions of {view.log.total:,} events" if entries else "events: none yet"
-    ]
+    seen = f"the last {count(len(entries), 'decision')} of {count(view.log.total, 'event')}"
+    lines = [f"events: {seen}" if entries else "events: none yet"]
     lines += [f"{entry.step:>7,}  {describe(entry.event, view)}" for entry in entries]
     return lines

@@ -14,7 +14,7 @@ from kvtop.sources.recording import Recording
 from kvtop.sources.replay import ReplaySource
 from tests.app.stage import settle, text
 from tests.commands.test_events import record
-from tests.sources.traffic import batches
+from tests.sources.traffic import VirtualClock, batches, simulated_engine
 
 
 class Clock:
@@ -97,6 +97,17 @@ async def test_a_key_that_would_change_an_engine_is_answered_at_once_and_not_off
         assert app.screen is app.live
         said = [str(note.message) for note in app._notifications]
         assert said == ["this is a recording: what happened in it cannot be changed"]
+
+
+async def test_a_recording_in_which_nothing_has_arrived_does_not_say_send_requests(
+    tmp_path: Path, clock: Clock
+) -> None:
+    engine = simulated_engine(VirtualClock())
+    first = engine.step()
+    assert first is not None
+    path = record(tmp_path / "empty.kvrec", [first])
+    async with on_stage(ReplaySource(Recording(path), clock=clock)) as (app, _pilot):
+        assert "No traffic yet" in text(app) and "send requests" not in text(app)
 
 
 async def test_g_goes_to_a_step_and_stands_there_and_says_what_there_is(source: ReplaySource) -> None:

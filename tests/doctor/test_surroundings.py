@@ -159,7 +159,7 @@ def test_every_warning_of_file_environment_theme_and_keys_is_a_finding(tmp_path:
     for part in (
         "KVTOP_WATERMARK: is '2'",
         "engine.block_size is 24",
-        "there is no theme 'nope'",
+        f"{file}: screen.theme is 'nope', but there is no such theme",
         "mine.toml",
         "keys.fly",
     ):

@@ -62,11 +62,12 @@ def _empty(scene: Scene, width: int, height: int) -> list[list[Span]]:
     pool = [line for words in pool_of(info).report(info.max_model_len) for line in wrapped(words, named.muted, width)]
     if len(pool) + 4 > height:
         pool = [((f"{info.num_blocks:,} blocks of {info.block_size} tokens are waiting", named.muted),)]
+    send: list[list[Span]] = [[("i", named.accent), (" send requests", named.text)]]
     return [
         [("No traffic yet", named.strong)],
         *map(list, pool),
         [],
-        [("i", named.accent), (" send requests", named.text)],
+        *(send if scene.feed.tape is None else ()),  # nothing can be sent into a recording
         [("?", named.accent), (" what everything means", named.text)],
     ]
 

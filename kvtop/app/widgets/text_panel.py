@@ -40,7 +40,7 @@ class TextPanel(Framed):
         still_s = row.frozen_seconds(self.scene.now_s, self.scene.view.pauses) if row.frozen else None
         if still_s is not None and still_s >= FROZEN_FROM_S:
             return [(f" stands still for {duration(still_s)} ", named.badge)]
-        return [(f"{row.generated:,} of {row.max_tokens:,} tokens", named.muted)]
+        return [(f"{row.generated:,} of {count(row.max_tokens, 'token')}", named.muted)]
 
     def note(self) -> Sequence[Span]:
         row = self._row()
