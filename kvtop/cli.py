@@ -64,10 +64,10 @@ def _nearest(flag: str, flags: Iterable[str]) -> str:
 
     def likeness(known: str) -> float:
         typed, whole = flag.lstrip("-"), known.lstrip("-")
-        return max(difflib.SequenceMatcher(None, typed, end).ratio() for end in (whole, whole[: len(typed)]))
+        return max(difflib.SequenceMatcher(None, typed, end).ratio() for end in (whole, whole[: len(typed) + 1]))
 
     best = max(flags, key=likeness)
-    return best if likeness(best) >= 0.6 else ""
+    return best if likeness(best) >= 0.7 else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -138,7 +138,7 @@ async def test_why_a_dashboard_cannot_start_stands_in_the_page_and_no_shell_read
     ("arguments", "words"),
     [
         (["run", "x.json"], "'run' has no dashboard; expected one of live, learn, replay, attach, sim"),
-        (["live", "--nope"], "unrecognized arguments: --nope"),
+        (["live", "--nope"], "kvtop live: there is no flag --nope\n"),
         (["live", "--sim", "--once"], "with --once it prints: no browser is needed"),
         (["--port", "x"], "--port: is 'x', expected"),
     ],
