@@ -86,5 +86,10 @@ class Scene:
     @property
     def now_s(self) -> float:
         """The wall time the panels speak of: the present while the view is live, else the view's own."""
-        is_past = self.feed.frozen or self.feed.tape is not None
-        return self.view.wall_s if is_past else max(self.clock(), self.view.wall_s)
+        return self.view.wall_s if self.feed.frozen else self.live_now_s
+
+    @property
+    def live_now_s(self) -> float:
+        """The wall time of the engine itself, whatever the panels show: the present, or where the recording is."""
+        live = self.feed.live
+        return live.wall_s if self.feed.tape is not None else max(self.clock(), live.wall_s)

@@ -151,4 +151,4 @@ def _tables_as_json(subscribed: _Subscribed) -> dict[str, Any] | None:
     view = subscribed.view
     if view.info is None:
         return None
-    return frame_as_json(view, view.wall_s, "watched", subscribed.findings.standing)
+    return frame_as_json(view, view.wall_s, "watched", subscribed.findings.renew(view))

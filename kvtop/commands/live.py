@@ -169,7 +169,7 @@ def _print_one_frame(args: argparse.Namespace, settings: Settings, traffic: list
             source.close()
     if view.info is not None:
         say_pool(view.info)
-    print_frame(view, state_of_engine(view), findings.standing, as_json=args.json)
+    print_frame(view, state_of_engine(view), findings.renew(view), as_json=args.json)
     return 0
 
 

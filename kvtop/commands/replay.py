@@ -99,7 +99,7 @@ def _findings_at(timeline: Timeline, position: int, wall_s: float) -> list[Findi
             view = PoolView()
         view.apply(batch)
         log.observe(view)
-    return log.standing
+    return log.renew(view)
 
 
 def _speed(text: str) -> float:

@@ -145,8 +145,10 @@ class _Maker:
         listed = order[: self._bounds.rows]
         self._rows.append([self._row(sequence) for sequence in listed])
         self._note_tables(listed)
-        standing = (finding.case for finding in self._log.standing)
-        told = ((case.weight, case.headline, case.evidence, case.advice) for case in standing)
+        told = (
+            (finding.case.weight, finding.case.headline, finding.evidence_at(view.step), finding.case.advice)
+            for finding in self._log.renew(view)
+        )
         self._findings.append([[self._string(text) for text in texts] for texts in told])
         cells = cells_of(view, self._per_cell)
         slots = np.where(cells.slots == NO_SLOT, 0, cells.slots % SLOTS + 1).astype(np.uint16)

@@ -52,9 +52,17 @@ class Finding:
     """Wall time at which it fired, and the step."""
     since_step: int
     seen_s: float
-    """Wall time at which there last was a case for it."""
+    """Wall time at which there last was a case for it, and the step (0: there are no steps)."""
+    seen_step: int = 0
+    paused_s: float = 0.0
+    """Of the time between, for how long the engine stood paused."""
     resolved_s: float | None = None
 
     @property
     def lasted_s(self) -> float:
-        return self.seen_s - self.since_s
+        return self.seen_s - self.since_s - self.paused_s
+
+    def evidence_at(self, step: int) -> str:
+        """The evidence, with its step where that is not the one that is shown: in a calm there is no newer one."""
+        evidence = self.case.evidence
+        return evidence if step == self.seen_step else f"{evidence} (at step {self.seen_step:,}, not so now)"

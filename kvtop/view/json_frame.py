@@ -176,6 +176,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "seq": case.seq or None,
         "since_s": finding.since_s,
         "since_step": finding.since_step,
+        "seen_step": finding.seen_step,
     }
 
 

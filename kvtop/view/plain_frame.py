@@ -57,7 +57,7 @@ def plain_frame(view: PoolView, now_s: float, state: str, findings: Sequence[Fin
         _pool(view),
         _sequences(view),
         _prefixes(view),
-        _findings(findings),
+        _findings(findings, view.step),
         _preemptions(view),
         _events(view),
     )
@@ -187,11 +187,11 @@ def _branch(view: PoolView, branch: Branch) -> str:
     )
 
 
-def _findings(findings: Sequence[Finding]) -> list[str]:
+def _findings(findings: Sequence[Finding], step: int) -> list[str]:
     lines = ["findings:" if findings else "findings: none"]
     for finding in findings:
         case = finding.case
-        lines += [f"   {case.weight}: {case.headline}", f"      {case.evidence}", f"      {case.advice}"]
+        lines += [f"   {case.weight}: {case.headline}", f"      {finding.evidence_at(step)}", f"      {case.advice}"]
     return lines
 
 

@@ -117,3 +117,57 @@ def test_what_has_passed_is_kept_up_to_a_bound() -> None:
         switch.on = False
         made.run(1)
     assert len(made.log.past) == PAST_FINDINGS
+
+
+def test_evidence_is_of_the_batch_that_is_shown_though_time_stands_still() -> None:
+    switch = Switch()
+    made = watched(switch)
+    switch.on = True
+    made.run(2)
+    made.view.paused = True
+    made.view.step += 1
+    made.view.number += 1  # the pause itself, a moment after the rules were asked
+    made.log.observe(made.view, made.view.wall_s + 3600)
+    asked = len(switch.asked_held)
+    for _ in range(3):
+        (finding,) = made.log.renew(made.view, made.view.wall_s + 3600)
+        assert finding.evidence_at(made.view.step) == f"step {made.view.step}"
+    assert len(switch.asked_held) == asked + 1, "once for a batch, however often it is drawn"
+
+
+def test_renewing_evidence_neither_fires_nor_resolves() -> None:
+    switch = Switch(until_s=5)
+    made = watched(switch)
+    switch.on = True
+    made.view.number += 1
+    assert made.log.renew(made.view) == []
+    made.run(1)
+    switch.on = False
+    made.view.step += 1
+    made.view.number += 1
+    (finding,) = made.log.renew(made.view)
+    assert finding.seen_step == made.view.step - 1
+    assert finding.evidence_at(made.view.step) == f"step {finding.seen_step} (at step {finding.seen_step}, not so now)"
+
+
+def test_time_in_which_the_engine_stood_paused_neither_fires_nor_resolves_nor_lasts() -> None:
+    switch = Switch(after_s=3, until_s=5)
+    made = watched(switch)
+
+    def stand_for_a_minute() -> None:
+        made.view.pauses.note(True, made.view.wall_s)
+        made.view.wall_s += 60
+        made.view.pauses.note(False, made.view.wall_s)
+
+    switch.on = True
+    made.run(1)
+    stand_for_a_minute()
+    assert made.run(1) == []
+    made.run(2)
+    stand_for_a_minute()
+    (finding,) = made.run(1)
+    assert finding.lasted_s == 1.5
+    switch.on = False
+    made.run(1)
+    stand_for_a_minute()
+    assert len(made.run(1)) == 1

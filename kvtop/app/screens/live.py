@@ -122,7 +122,7 @@ class LiveScreen(SpeakingScreen):
             self.scene.feed.stopped_by = ""
         while self.scene.feed.late_errors:
             self.say(self.scene.feed.late_errors.pop(0), "error")
-        self.scene.feed.findings.observe(self.scene.feed.live, self.scene.now_s)
+        self.scene.feed.findings.observe(self.scene.feed.live, self.scene.live_now_s)
         if self.scene.tab == "lab":
             self.lab.tick()
         self._quiet_frames = 0 if news else self._quiet_frames + 1

@@ -9,15 +9,15 @@ from kvtop.app.palette import Palette
 from kvtop.view.finding import Finding
 
 
-def standing_lines(finding: Finding, since: str, palette: Palette, width: int) -> list[Line]:
-    """A finding that stands, since when in the caller's words."""
+def standing_lines(finding: Finding, since: str, palette: Palette, width: int, step: int = 0) -> list[Line]:
+    """A finding that stands, since when in the caller's words; ``step`` is the one that is shown, if there are any."""
     named, case = palette.named, finding.case
     blank: Style = named.text
     style = {"problem": named.bad, "warning": named.warning}.get(case.weight, named.accent)
     advice = wrapped(case.advice, named.accent, width - 6)
     return [
         between(((" ● ", style), (case.headline, named.strong)), ((f"{since} ", named.muted),), width, blank),
-        *((("   ", blank), *line) for line in wrapped(case.evidence, named.text, width - 4)),
+        *((("   ", blank), *line) for line in wrapped(finding.evidence_at(step), named.text, width - 4)),
         (("   → ", named.accent), *advice[0]),
         *((("     ", blank), *line) for line in advice[1:]),
     ]

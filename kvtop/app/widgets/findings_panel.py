@@ -42,7 +42,7 @@ class FindingsPanel(Framed, can_focus=True):
     def content(self, width: int, height: int) -> Sequence[Line]:
         named, log = self.scene.palette.named, self.scene.feed.findings
         lines: list[Line] = []
-        for finding in log.standing:
+        for finding in log.renew(self.scene.feed.live, self.scene.live_now_s):
             lines += [*self._standing(finding, width), ()]
         if not log.standing:
             lines += [((" ✓ ", named.good), ("nothing to find fault with", named.text)), ()]
@@ -54,7 +54,7 @@ class FindingsPanel(Framed, can_focus=True):
 
     def _standing(self, finding: Finding, width: int) -> list[Line]:
         since = f"since step {finding.since_step:,}, {duration(finding.lasted_s)}"
-        return standing_lines(finding, since, self.scene.palette, width)
+        return standing_lines(finding, since, self.scene.palette, width, self.scene.feed.live.step)
 
     def _past(self, finding: Finding, width: int) -> Line:
         when = f"from step {finding.since_step:,}, for {duration(finding.lasted_s)}"
