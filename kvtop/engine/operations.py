@@ -33,13 +33,16 @@ def preempt(scheduler: Scheduler, seq: int, mode: PreemptMode, cause: int) -> No
     """Preempt one running sequence now, whatever the pool holds."""
     sequence = next((s for s in scheduler.roster.running if s.seq == seq), None)
     if sequence is None:
-        raise Refused(f"sequence {seq} is not running, only a running one can be preempted")
+        live = (s for group in scheduler.roster.groups.values() for s in group.live)
+        owner = next((f"of request {s.request.id!r} " for s in live if s.seq == seq), "")
+        raise Refused(f"sequence {seq} {owner}is not running, only a running one can be preempted")
     unit = scheduler.roster.groups[sequence.request.id].unit(sequence)
     if mode == "swap" and not scheduler.kv.can_swap_out(unit):
         swap = scheduler.kv.swap
+        advice = "" if swap.num_blocks else "; start the engine with --swap-memory, say 1GiB"
         raise Refused(
-            f"sequence {seq} holds {len(sequence.table)} blocks, the swap space has {swap.num_free} of "
-            f"{swap.num_blocks} free" + ("" if swap.num_blocks else "; start the engine with --swap-memory, say 1GiB")
+            f"request {sequence.request.id!r} holds {len(sequence.table)} blocks, "
+            f"the swap space has {swap.num_free} of {swap.num_blocks} free{advice}"
         )
     scheduler.preempt(sequence, mode, "operator", cause)
 

@@ -347,7 +347,7 @@ def test_24_a_swap_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     harness.step()
     before = harness.engine.snapshot().snapshot
     reply = harness.send(Preempt(seq=1, mode="swap"))
-    assert "swap space has 1 of 1 free" in reply.error
+    assert reply.error == "request 'A' holds 2 blocks, the swap space has 1 of 1 free"
     after = harness.engine.snapshot().snapshot
     assert before == after
 

@@ -35,6 +35,16 @@ def test_a_swapped_sequence_loses_no_kv() -> None:
     assert_equal_to_oracle(harness, request)
 
 
+def test_a_preemption_that_is_refused_names_the_request() -> None:
+    harness = Harness(num_blocks=8, block_size=4, max_num_seqs=1)
+    harness.add(ask("A", 9, 12), ask("B", 3, 4))
+    harness.step()
+    assert "sequence 2 of request 'B' is not running" in harness.send(Preempt(seq=2)).error
+    assert "sequence 7 is not running" in harness.send(Preempt(seq=7)).error
+    swapped = harness.send(Preempt(seq=1, mode="swap")).error
+    assert "request 'A' holds 3 blocks, the swap space has 0 of 0 free; start the engine with --swap-memory" in swapped
+
+
 def test_a_prompt_for_a_chat_template_that_is_not_there_is_refused() -> None:
     harness = Harness(num_blocks=8, block_size=4)
     reply = harness.send(Inject(requests=[Request(id="A", prompt="1 2", chat=True)]))
