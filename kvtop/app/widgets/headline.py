@@ -120,8 +120,8 @@ class Headline(Painted):
     # --- the second line ------------------------------------------------------------------------------------------
 
     def _pool_line(self, width: int) -> Line:
-        view, now, named = self.scene.view, self.scene.now_s, self.scene.palette.named
-        info = view.info
+        view, named = self.scene.view, self.scene.palette.named
+        info, now = view.info, view.wall_s if view.paused else self.scene.now_s  # rates stand, too, while it is paused
         blocks = count(info.num_blocks, "block") if info is not None else f"{UNKNOWN} blocks"
         memory = size(info.num_blocks * info.block_size * info.kv_bytes_per_token) if info is not None else UNKNOWN
         waste = measure_waste(view)
