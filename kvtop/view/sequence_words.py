@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.turns import head_of
+from kvtop.view.turns import comes_next, head_of
 from kvtop.view.wait_now import is_met, wait_now, wait_words_now
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ def _out_of_turn(view: PoolView, row: SequenceView) -> str:
         return ""
     if row is not head:
         return f"behind {head.name}"
-    return NEXT_STEP if row.wait is None else ""
+    return NEXT_STEP if comes_next(view, row) else ""

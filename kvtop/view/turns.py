@@ -26,6 +26,12 @@ def head_of_queue(view: PoolView) -> SequenceView | None:
     return head_of(view, "swapped") or head_of(view, "waiting")
 
 
+def comes_next(view: PoolView, head: SequenceView) -> bool:
+    """The head of a queue has only just joined it and was not looked at yet. (One that has stood there for steps, and
+    of which nothing was told, is a watched server's: those do not say what they wait for.)"""
+    return head.wait is None and view.step - head.queued_step <= 1
+
+
 def reading_order(row: SequenceView) -> tuple[int, ...]:
     """Running ones by admission, then swapped-out and waiting ones as they stand in the queue."""
     if row.status == "running":

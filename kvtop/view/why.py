@@ -11,7 +11,7 @@ from kvtop.engine import events as e
 from kvtop.view.describe import describe, shortage_words
 from kvtop.view.event_log import LogEntry
 from kvtop.view.sequence_view import SequenceView
-from kvtop.view.turns import head_of
+from kvtop.view.turns import comes_next, head_of
 from kvtop.view.wait_now import wait_words_now
 from kvtop.view.words import count, who
 
@@ -116,13 +116,14 @@ def _stood_still(view: PoolView, sequence: SequenceView) -> str:
 def _why_waiting(view: PoolView, sequence: SequenceView) -> str:
     head = head_of(view, sequence.status)
     if head is not None and head is not sequence:
-        lacks = (
-            f"which waits: {wait_words_now(view, head.wait)}" if head.wait else "whose turn comes with the next step"
-        )
-        return f"waits behind {who(view, head.seq)}, {lacks}"
+        behind = f"waits behind {who(view, head.seq)}"
+        if comes_next(view, head):
+            return f"{behind}, whose turn comes with the next step"
+        return f"{behind}, which waits: {wait_words_now(view, head.wait)}" if head.wait is not None else behind
     wait = sequence.wait
     if wait is None:
-        return "waits for the next step"
+        turn = comes_next(view, sequence)
+        return "waits for the next step" if turn else "is the head of the queue; what it waits for is not told"
     if wait.reason not in ("blocks", "watermark"):
         return f"waits: {wait_words_now(view, wait)}"
     running = view.with_status("running")

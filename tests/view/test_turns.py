@@ -46,6 +46,17 @@ def test_a_head_that_was_not_looked_at_yet_is_the_head_all_the_same() -> None:
     assert why_sequence(made.view, 3) == "req-3 waits behind req-2, whose turn comes with the next step"
 
 
+def test_what_a_server_does_not_tell_is_not_made_up() -> None:
+    made = MadeView()
+    made.sequence(blocks=94)
+    head, behind = made.sequence(wait="blocks"), made.sequence(wait="blocks")
+    head.wait = behind.wait = None
+    made.run(5)
+    assert waits_for(made.view, head) == waits_briefly(made.view, head) == ""
+    assert why_sequence(made.view, 2) == "req-2 is the head of the queue; what it waits for is not told"
+    assert why_sequence(made.view, 3) == "req-3 waits behind req-2"
+
+
 def test_preempted_ones_are_read_before_those_that_never_ran() -> None:
     engine = overtaken()
     rows = sorted(engine.view.sequences.values(), key=reading_order)
