@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, runtime_checkable
 
@@ -56,6 +57,13 @@ class Hears(Protocol):
     """A source that is spoken to from elsewhere, also when there is nothing to tell: its silence means something."""
 
     def age_s(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    seconds: float
+    is_step: bool
+    """The engine's process lives and may be at one long step; else it should be talking."""
 
 
 class Feed:
@@ -111,23 +119,14 @@ class Feed:
         return self._frozen is not None
 
     @property
-    def _silent_s(self) -> float | None:
-        """Seconds without a word, where words are due and it was long."""
+    def silence(self) -> Silence | None:
+        """No word where words are due; None: all is well. It looks at the clock: ask once and keep the answer."""
         heard = self._hears.age_s() if self._hears is not None else None
-        silent = self._clock() - self._heard_s if heard is None else heard
-        return silent if silent >= STALE_AFTER_S and self.status.state not in _SILENT_STATES else None
-
-    @property
-    def computing_s(self) -> float | None:
-        """Seconds that an engine has been at one step; None: not long, or that is not what its silence means."""
-        silent = self._silent_s
+        seconds = self._clock() - self._heard_s if heard is None else heard
+        if seconds < STALE_AFTER_S or self.status.state in _SILENT_STATES:
+            return None
         alive = self._process is not None and self._process.alive
-        return silent if silent is not None and silent <= LONGEST_STEP_S and alive else None
-
-    @property
-    def stale_s(self) -> float | None:
-        """Seconds without a word from an engine that should be talking; None: all is well."""
-        return self._silent_s if self.computing_s is None else None
+        return Silence(seconds, is_step=alive and seconds <= LONGEST_STEP_S)
 
     @property
     def loading_s(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from kvtop.engine import control
@@ -118,6 +120,21 @@ async def test_silence_is_shown_with_its_age_when_the_process_is_gone_or_it_last
         app.live.redraw()
         await pilot.pause()
         assert f"no word for {silent_s} s" in text(app) and "computing" not in text(app)
+
+
+async def test_the_clock_may_go_on_in_the_midst_of_a_frame() -> None:
+    """A step is told as such up to a minute; at ten frames a second some frame is drawn at that very moment."""
+    source = story(96)
+    source.run(5)
+    async with on_stage(source) as (app, _):
+        source.alive = True
+        ticks = count(59_900)
+        app.feed._heard_s, app.feed._clock = 0.0, lambda: next(ticks) / 1_000
+        shown = set()
+        for _ in range(200):
+            app.live.redraw()
+            shown.add(text(app).splitlines()[0].split("  step")[0][-20:].strip())
+        assert any("computing" in words for words in shown) and any("no word for 60 s" in words for words in shown)
 
 
 @pytest.mark.parametrize("state", ["paused", "idle"])

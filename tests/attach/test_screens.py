@@ -334,7 +334,7 @@ async def test_an_idle_exporter_is_no_stale_one(exporting: Exporting) -> None:
             assert app._tables is not None
             feed = app._tables.feed
             feed._heard_s -= 60
-            assert feed.stale_s is None
+            assert feed.silence is None
 
 
 def test_looking_for_tables_is_given_up_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:

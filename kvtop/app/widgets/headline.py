@@ -93,10 +93,9 @@ class Headline(Painted):
     def _state_words(self) -> tuple[str, Style]:
         named, feed = self.scene.palette.named, self.scene.feed
         state = feed.status.state
-        if feed.stale_s is not None:
-            return f" no word for {feed.stale_s:.0f} s ", named.badge
-        if feed.computing_s is not None:
-            return f"▶ computing, {feed.computing_s:.0f} s", named.good
+        if (silence := feed.silence) is not None:
+            computing = (f"▶ computing, {silence.seconds:.0f} s", named.good)
+            return computing if silence.is_step else (f" no word for {silence.seconds:.0f} s ", named.badge)
         if state == "failed":
             return " server silent " if self.scene.watched else " engine died ", named.alarm
         if state in ("loading", "stopped"):
