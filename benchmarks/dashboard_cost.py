@@ -5,8 +5,8 @@
 16 requests decode 400 tokens each, once under ``kvtop live`` on a terminal of 200 × 50 that is read all the time, once
 under ``kvtop run``. A round has one process of each, and they take turns of two seconds: the one that does not have the
 turn is stopped, so that both see the same machine. A step's time is the mean over the steps in which all 16 decode,
-since frames hit only some of them. Steps that a turn cut in two don't count, nor the first half second of a turn of the
-dashboard, in which it sets its terminal up again. The last line is engine speed with the dashboard ÷ without.
+since frames hit only some of them. Steps that a turn cut in two don't count, nor the first half second of a turn, in
+which caches are cold and the dashboard sets its terminal up again. The last line is engine speed with ÷ without.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SEQUENCES = 16
 TOKENS = 400
 AT_LEAST = 0.95
 TURN_S = 2.0
-SETTLES_S = 0.5
-"""After that long a dashboard that was stopped is as it was."""
 CUT_STEP_S = 1.0
 """A step that took longer was stopped in its midst."""
+SETTLES_S = 0.5
+"""After that long what was stopped is as it was."""
 WITHIN_S = 180
 FLAGS = ("--num-blocks", "500", "--no-prefix-cache")
 
@@ -80,23 +80,19 @@ def main() -> int:
 def _steps_in_turns(workload: Path, recording: Path, answer: Path) -> tuple[float, float]:
     """Mean seconds of a full decode step with the dashboard and without."""
     with _bare(workload, answer) as bare, _dashboard(workload, recording) as (shown, terminal):
-        turns: list[tuple[float, float]] = []
         until = time.monotonic() + WITHIN_S
         while time.monotonic() < until and not (bare.poll() is not None and _finished(recording)):
             for process, screen in ((shown, terminal), (bare, None)):
-                began_s = time.monotonic()
                 _signal_tree(process.pid, signal.SIGCONT)
                 _read_for(TURN_S, screen)
                 _signal_tree(process.pid, signal.SIGSTOP)
-                if process is shown:
-                    turns.append((began_s + SETTLES_S, time.monotonic()))
         for process in (shown, bare):
             _signal_tree(process.pid, signal.SIGCONT)
         os.write(terminal, b"q")
         while shown.poll() is None:
             _read_for(0.1, terminal)
     bare_steps = json.loads(answer.read_text())["requests"][0]["outputs"][0]["itl_s"][1:]
-    return _mean_s(_shown_steps(recording, turns)), _mean_s(bare_steps)
+    return _mean_s(_shown_steps(recording)), _mean_s(bare_steps)
 
 
 @contextlib.contextmanager
@@ -158,17 +154,25 @@ def _finished(recording: Path) -> bool:
     return size > 20_000 and time.time() - written_s > 4 * TURN_S
 
 
-def _shown_steps(recording: Path, turns: list[tuple[float, float]]) -> list[float]:
-    """Seconds of the full decode steps that lie within one of the ``turns``."""
+def _shown_steps(recording: Path) -> list[float]:
+    """Seconds of the full decode steps, as they were recorded."""
     with Recording(recording) as recorded:
         batches = [batch for batch in recorded.timeline.batches(0) if batch.snapshot is None]
     ends = [batch.monotonic_s for batch in batches if _decoded(batch) == SEQUENCES]
-    within = [any(began_s <= end_s <= stopped_s for began_s, stopped_s in turns) for end_s in ends]
-    return [later - now for (now, later), sound in zip(pairwise(ends), pairwise(within), strict=True) if all(sound)]
+    return [later - now for now, later in pairwise(ends)]
 
 
 def _mean_s(steps: list[float]) -> float:
-    whole = [seconds for seconds in steps if seconds < CUT_STEP_S]
+    """Without those that a turn cut in two, and those that settle after it."""
+    whole: list[float] = []
+    settling_s = SETTLES_S
+    for seconds in steps:
+        if seconds > CUT_STEP_S:
+            settling_s = SETTLES_S
+        elif settling_s > 0:
+            settling_s -= seconds
+        else:
+            whole.append(seconds)
     if len(whole) < TOKENS // 2:
         raise SystemExit(f"only {len(whole)} full decode steps within {WITHIN_S} seconds")
     return statistics.fmean(whole)
