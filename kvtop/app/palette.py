@@ -15,6 +15,7 @@ from rich.style import Style
 
 from kvtop.app.theme_files import Theme
 from kvtop.view.colours import Depth, Rgb, contrast, mix, nearest_256
+from kvtop.view.owner_slots import NO_SLOT, glyph
 
 FULL = 7
 """The fill level of a full block; a partly filled one has 1 to 6, a reserved one that is empty 0."""
@@ -164,6 +165,13 @@ class Palette:
     def owner_chip(self, slot: int) -> Style:
         """The owner's glyph as it looks in the grid, on a full block of its own."""
         return self.cell(Cell(ACTIVE, slot)) if slot >= 0 else self.named.muted
+
+    def letter(self, slot: int, held: int) -> tuple[str, Style]:
+        """The owner's letter beside its name: as on its blocks where it holds some, without their ground where it was
+        preempted."""
+        if held:
+            return glyph(slot), self.owner_chip(slot)
+        return (glyph(slot), self.owner_ink(slot)) if slot != NO_SLOT else (" ", self.named.muted)
 
     def cell(self, cell: Cell) -> Style:
         """The style of a grid cell."""

@@ -15,7 +15,6 @@ from kvtop.app.lines import Line, Span, fitted
 from kvtop.app.scene import Scene
 from kvtop.app.widgets.painted import Framed
 from kvtop.view.clean import fit
-from kvtop.view.owner_slots import glyph
 from kvtop.view.request_rows import RequestRow, request_rows
 from kvtop.view.words import count, duration
 
@@ -117,7 +116,7 @@ class RequestList(Framed, can_focus=True):
         style = named.good if row.seq and row.life.phase == "decode" else named.muted if ended_well else named.warning
         return (
             (" ", named.text),
-            (glyph(slot) if row.blocks else " ", palette.owner_chip(slot) if row.blocks else named.muted),
+            palette.letter(slot, row.blocks),
             (" " + fit(row.name, name_width), named.strong if row.seq else named.text),
             (fit(row.state, _STATE_WIDTH), style),
             *((f"{column.value(row):>{column.width}}", named.text) for column in columns),

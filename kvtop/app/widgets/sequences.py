@@ -14,13 +14,11 @@ from textual.message import Message
 
 from kvtop.app.actions import panel_bindings
 from kvtop.app.lines import Line, Span, fitted
-from kvtop.app.palette import Palette
 from kvtop.app.scene import SORT_KEYS, Scene
 from kvtop.app.widgets.painted import Framed
 from kvtop.app.widgets.sequence_columns import Columns
 from kvtop.view.clean import fit
 from kvtop.view.clean import width as cell_width
-from kvtop.view.owner_slots import NO_SLOT, glyph
 from kvtop.view.sequence_view import SequenceView
 from kvtop.view.sequence_words import state_of, waits_briefly, waits_for
 from kvtop.view.turns import head_of_queue, reading_order
@@ -149,7 +147,7 @@ class Sequences(Framed, can_focus=True):
         state, style = self._state(row)
         spans: list[Span] = [
             (" ", named.text),
-            _letter(palette, slot, held),
+            palette.letter(slot, held),
             (" " + fit(row.name, columns.name) + " ", named.strong if held else named.text),
             (fit(state, 12), style),
         ]
@@ -211,10 +209,3 @@ class Sequences(Framed, can_focus=True):
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self.first_row -= 3
         self.redraw()
-
-
-def _letter(palette: Palette, slot: int, held: int) -> Span:
-    """The owner's letter: as on its blocks where it holds some, without their ground where it was preempted."""
-    if held:
-        return glyph(slot), palette.owner_chip(slot)
-    return (glyph(slot), palette.owner_ink(slot)) if slot != NO_SLOT else (" ", palette.named.muted)
