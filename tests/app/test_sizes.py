@@ -59,6 +59,13 @@ async def test_a_reservation_names_itself_and_its_waste(size: tuple[int, int]) -
         assert re.search(r"waste \d", lines[1])
 
 
+async def test_swap_without_space_is_marked_as_such() -> None:
+    source = story(requests=2, settings=EngineSettings(num_blocks=96, preempt="swap"))
+    source.run(1)
+    async with on_stage(source) as (app, _):
+        assert "· swap without space, newest" in text(app).splitlines()[0]
+
+
 async def test_sixty_resizes_leave_no_cell_behind() -> None:
     source = story(num_blocks=96, requests=10)
     source.run(40)
