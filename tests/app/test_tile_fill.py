@@ -38,6 +38,18 @@ def test_in_a_tile_the_fill_rises_over_both_lines(slots: int, upper: str, lower:
     assert (first.text[1:3], second.text[:3]) == (upper, lower)
 
 
+@pytest.mark.parametrize(
+    ("refs", "shown"), [(1, "       "), (2, "     ×2"), (9, "     ×9"), (10, "    ≥10"), (64, "    ≥10")]
+)
+def test_a_card_says_how_many_tables_hold_its_block(refs: int, shown: str) -> None:
+    blocks = BlocksView(1)
+    blocks.ref_counts[0], blocks.fills[0] = refs, 16
+    shape = shape_for(1, 20, 4, Zoom.CARD)
+    ink = Ink(Palette(load_themes()[0]["dark"], Depth.TRUE), fine_marks=True)
+    _, second, _ = ink.strips(np.array(block_codes(blocks, OwnerSlots(), 16)), shape, 0, 8)
+    assert second.text[:7] == shown
+
+
 async def test_the_legend_of_half_cells_has_no_letters_and_the_colours_of_the_blocks() -> None:
     source = story(96)
     source.run(40)

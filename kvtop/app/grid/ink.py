@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from kvtop.app.grid.codes import NOTHING, Codes, cell_of, logical_of, refs_of
+from kvtop.app.grid.codes import MAX_REFS, NOTHING, Codes, cell_of, logical_of, refs_of
 from kvtop.app.grid.shape import Shape, Zoom
 from kvtop.app.grid.tones import WORDS, Mode
 from kvtop.app.palette import FREE, FULL, Cell, Palette
@@ -152,7 +152,9 @@ class Ink:
         if line == 0:
             logical = logical_of(code)
             return f"{self.letter(code) if logical is None else logical}{block:>6}"[-7:]
-        return f"{self._bar(code, 4)} {'×' + str(refs_of(code)) if refs_of(code) > 1 else '':>2}"[:7]
+        refs = refs_of(code)
+        shared = "" if refs < 2 else f"×{refs}" if refs < MAX_REFS else f"≥{MAX_REFS}"
+        return f"{self._bar(code, 4)}{shared:>3}"
 
     def _tile_text(self, code: int, line: int) -> str:
         logical = logical_of(code)
