@@ -49,3 +49,14 @@ async def test_by_admission_those_that_do_not_run_stand_as_the_scheduler_takes_t
         app.scene.sort = "blocks"
         idle = [row.seq for row in app.live.sequences.ordered() if not row.table]
         assert idle == [sequence.seq for sequence in roster.waiting], "all hold as much, so they stand as in the queue"
+
+
+async def test_the_selected_row_is_in_sight_wherever_one_goes(source: SteppedSource) -> None:
+    async with on_stage(source) as (app, _pilot):
+        table, scene = app.live.sequences, app.scene
+        rows = table.ordered()
+        for row in (*rows, *reversed(rows)):
+            scene.selected = row.seq
+            lines = ["".join(part for part, _ in line) for line in table.content(WIDTH, HEIGHT)]
+            (marked,) = (line for line in lines if line.startswith("▌"))
+            assert f" {row.name} " in marked

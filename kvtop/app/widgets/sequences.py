@@ -119,6 +119,7 @@ class Sequences(Framed, can_focus=True):
         self._pinned = pinned = self._head_below(shown)
         if pinned is not None:
             shown -= 1
+            self._keep_selected_in_sight(shown)
         most = max(len(row.table) for row in rows) or 1
         columns = Columns.for_width(width, max(len(row.name) for row in rows))
         lines = [columns.heading(self.scene, width)]
