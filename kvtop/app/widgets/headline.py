@@ -50,7 +50,7 @@ class Headline(Painted):
         settings = self.scene.view.settings
         policy = f" · {info.policy}" if info.policy != "paged" else ""
         preempt = settings.get("preempt", info.preempt)
-        no_space = " without space" if preempt == "swap" and not info.swap_blocks else ""
+        no_space: Line = ((" without space", named.warning),) if preempt == "swap" and not info.swap_blocks else ()
         device = "" if info.simulated else f"{info.device} "
         return fitting(
             [
@@ -61,7 +61,7 @@ class Headline(Painted):
                 Part(3, ((f" · {device}{_short(info.dtype)}", named.text),)),
                 Part(4, ((f" · {info.block_size} tok × {size(info.kv_bytes_per_token)}", named.muted),)),
                 Part(2, ((policy, named.warning),)),
-                Part(5, ((f" · {preempt}", named.muted), (no_space, named.warning))),
+                Part(5, ((f" · {preempt}", named.muted), *no_space)),
                 Part(5, ((f", {settings.get('victim', info.victim)}", named.muted),)),
             ],
             width - 1,
