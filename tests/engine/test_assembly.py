@@ -40,7 +40,7 @@ print((psutil.Process().memory_info().rss - before) >> 20)
 def test_steps_of_ever_other_sizes_take_no_ever_more_memory() -> None:
     done = subprocess.run([sys.executable, "-c", BUILD + RAGGED], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 60, "MiB that 400 numbers of tokens took"
+    assert int(done.stdout) < 200, "MiB that 400 numbers of tokens took: 17 to 56 with a bound, 730 without"
 
 
 @pytest.mark.parametrize(
