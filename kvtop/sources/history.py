@@ -21,8 +21,9 @@ class History:
         self._lock = threading.Lock()
 
     def append(self, frame: Frame, payload: bytes) -> None:
+        exact = bytes(memoryview(payload))  # the compressor's own has room for the worst case behind it, uncounted
         with self._lock:
-            self._frames.append((frame, payload))
+            self._frames.append((frame, exact))
             self._bytes += len(payload)
             if self._bytes > self._max_bytes and any(f.kind == KEYFRAME for f, _ in list(self._frames)[1:]):
                 self._drop_first()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -324,3 +325,20 @@ def test_any_of_a_million_events_is_found_within_a_fifth_of_a_second(
             view = timeline.view_at(position)
             assert time.process_time() - started < 0.2
             assert view.number == timeline.batch(position - 1).number
+
+
+def test_the_past_of_a_running_engine_takes_the_memory_that_is_counted_against_its_bound() -> None:
+    history = History()
+    recorder = Recorder([history])
+    made = batches(1_500)
+    tracemalloc.start()
+    try:
+        for batch in made:
+            recorder.add(batch)
+        before = tracemalloc.get_traced_memory()[0]
+        counted, frames = history._bytes, len(history._frames)
+        history._frames.clear()
+        held = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert counted > 50_000 and counted <= held < counted + 1_000 * frames
