@@ -7,6 +7,8 @@ key's answer never stands behind a long queue.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import IO, Any
 
@@ -82,6 +84,14 @@ class MeasuredDriver(LinuxDriver):
         assert self._file is not None, "there is no standard error to draw on"
         self.link = Link(self._file)
         self._file = self.link  # type: ignore[assignment]
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Stop all that the shell started as one job (``make live`` has make in it, too): it waits for all of it to
+        stop, and Textual would stop this process alone."""
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        os.killpg(os.getpgrp(), signal.SIGSTOP)
 
     def _sigcont_application(self, *_: object) -> None:
         """The process was let go on. Textual starts its threads at once, also where those from before still run: each

@@ -164,6 +164,23 @@ def test_suspended_it_gives_the_terminal_back_and_takes_it_again(terminal: Termi
     assert terminal.restored() and gone(terminal.engine_pid)
 
 
+def test_suspended_below_another_program_it_stops_with_it_so_that_the_shell_goes_on(tmp_path: Path) -> None:
+    """As under make: a shell waits until all processes of the job have stopped."""
+    terminal = Terminal(tmp_path / "pid", command=["bash", "--norc", "-i"])
+    try:
+        terminal.press(f"sh -c '{sys.executable} {PROGRAM} {tmp_path / 'pid'}; true'\n")
+        terminal.wait_for("traffic yet")
+        terminal.output = ""
+        terminal.press("\x1a")
+        terminal.wait_for("Stopped")
+        terminal.press("fg\n")
+        terminal.wait_for("traffic yet")
+        terminal.press("q")
+        assert gone(terminal.engine_pid, 10)
+    finally:
+        terminal.close()
+
+
 def _state(pid: int) -> str:
     """One letter of the kernel: T is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
